@@ -1,0 +1,209 @@
+"""Every error that agentloop raises, in one tree.
+
+    AgentLoopError
+    ├── EngineError
+    │   ├── ModelLoadError          the file cannot become a model
+    │   ├── ContextFull             the tokens do not fit; nothing was decoded
+    │   ├── DecodeError             llama.cpp refused or failed a batch; the state was repaired
+    │   ├── DecodeCancelled         a cancel took effect; the sequence can go on
+    │   ├── SnapshotError           saved state that cannot be used
+    │   └── ClosedError             the engine or the sequence was closed before
+    ├── TemplateError
+    │   ├── TemplateNotFound        the model file carries no chat template
+    │   ├── InvalidMessage          a message that the template would refuse; names its index
+    │   └── TemplateRenderError     the template itself raised or went over its bounds
+    ├── ToolError
+    │   ├── ToolDefinitionError     a callable that cannot become a tool
+    │   ├── ToolPathError           a path outside the workspace
+    │   ├── ModelRetry              raised in a tool: the model should try again
+    │   ├── ToolFailed              raised in a tool: the call failed, the model is told
+    │   └── ApprovalRequired        raised in a tool: ask a person first
+    ├── RunError                    carries the conversation, which can go on
+    │   ├── UsageLimitExceeded
+    │   ├── UnexpectedModelBehavior
+    │   └── RunCancelled
+    └── ConversationError           a conversation was asked for something that its state forbids
+
+Each message says what happened and what to do next; the attributes carry the same as data.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+__all__ = [
+    "AgentLoopError",
+    "ApprovalRequired",
+    "ClosedError",
+    "ContextFull",
+    "ConversationError",
+    "DecodeCancelled",
+    "DecodeError",
+    "EngineError",
+    "InvalidMessage",
+    "ModelLoadError",
+    "ModelRetry",
+    "RunCancelled",
+    "RunError",
+    "SnapshotError",
+    "TemplateError",
+    "TemplateNotFound",
+    "TemplateRenderError",
+    "ToolDefinitionError",
+    "ToolError",
+    "ToolFailed",
+    "ToolPathError",
+    "UnexpectedModelBehavior",
+    "UsageLimitExceeded",
+]
+
+
+class AgentLoopError(Exception):
+    """The root of the tree: `except AgentLoopError` catches everything that agentloop raises."""
+
+
+class EngineError(AgentLoopError):
+    """Something below the tokens: a model file, a context, a decode, a snapshot."""
+
+
+class ModelLoadError(EngineError):
+    """A model file that cannot be loaded.
+
+    `path` is the file, `reason` one of `missing`, `not_a_file`, `not_gguf`, `truncated`,
+    `unsupported_version`, `vocabulary_only`, `no_decoder`, `refused`.
+    """
+
+    def __init__(self, path: str | Path, reason: str, message: str) -> None:
+        super().__init__(f"{path}: {message}")
+        self.path = str(path)
+        self.reason = reason
+
+
+class ContextFull(EngineError):
+    """`needed` tokens were to be decoded where only `available` of `n_ctx` are free. Nothing was decoded."""
+
+    def __init__(self, needed: int, available: int, n_ctx: int) -> None:
+        super().__init__(
+            f"{needed} tokens do not fit: {available} of {n_ctx} context tokens are free. "
+            "Shorten the input, compact the conversation, or load the engine with a larger n_ctx."
+        )
+        self.needed = needed
+        self.available = available
+        self.n_ctx = n_ctx
+
+
+class DecodeError(EngineError):
+    """llama.cpp answered `code` for a batch that starts at `position`; the sequence stands where it stood before."""
+
+    def __init__(self, code: int, position: int, message: str) -> None:
+        super().__init__(f"decode at position {position} failed with code {code}: {message}")
+        self.code = code
+        self.position = position
+
+
+class DecodeCancelled(EngineError):
+    """A cancel took effect. The sequence is consistent: `extend` or `generate` may be called again."""
+
+
+class SnapshotError(EngineError):
+    """Saved state that cannot be restored; `reason` says why (`truncated`, `altered`, `foreign`, `version`, `missing`...)."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class ClosedError(EngineError):
+    """The engine or the sequence was closed before this call."""
+
+
+class TemplateError(AgentLoopError):
+    """Messages could not become bytes."""
+
+
+class TemplateNotFound(TemplateError):
+    """The model file carries no chat template and none was given."""
+
+
+class InvalidMessage(TemplateError):
+    """The message at `index` (None: the list as a whole) is one that the template refuses."""
+
+    def __init__(self, index: int | None, message: str) -> None:
+        super().__init__(message if index is None else f"message {index}: {message}")
+        self.index = index
+
+
+class TemplateRenderError(TemplateError):
+    """The template raised, or went over its bounds of time or size."""
+
+
+class ToolError(AgentLoopError):
+    """Something about a tool."""
+
+
+class ToolDefinitionError(ToolError):
+    """A callable whose signature cannot become a JSON schema; `tool` and `parameter` name the place."""
+
+    def __init__(self, tool: str, message: str, parameter: str | None = None) -> None:
+        where = f"tool {tool!r}" if parameter is None else f"tool {tool!r}, parameter {parameter!r}"
+        super().__init__(f"{where}: {message}")
+        self.tool = tool
+        self.parameter = parameter
+
+
+class ToolPathError(ToolError):
+    """A path that leaves the workspace folder."""
+
+
+class ModelRetry(ToolError):
+    """Raise it in a tool: the message goes to the model, which should call again; counts against the tool's retries."""
+
+
+class ToolFailed(ToolError):
+    """Raise it in a tool: the message goes to the model as the call's result; not a retry."""
+
+
+class ApprovalRequired(ToolError):
+    """Raise it in a tool: a person has to approve this call first. `metadata` goes to the handler."""
+
+    def __init__(self, message: str = "approval required", metadata: dict[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.metadata = metadata or {}
+
+
+class RunError(AgentLoopError):
+    """A run ended without a result. `conversation` can go on: pass it to the next run."""
+
+    def __init__(self, message: str, conversation: Any = None) -> None:
+        super().__init__(message)
+        self.conversation = conversation
+
+
+class UsageLimitExceeded(RunError):
+    """A limit of `UsageLimits` was reached: `limit` is its name, `value` what it allows, `used` what was used."""
+
+    def __init__(self, limit: str, value: float, used: float, conversation: Any = None) -> None:
+        super().__init__(
+            f"{limit} of {value:g} reached (used {used:g}). Raise the limit and run again with this conversation.",
+            conversation,
+        )
+        self.limit = limit
+        self.value = value
+        self.used = used
+
+
+class UnexpectedModelBehavior(RunError):
+    """The model went on failing after its retries were used up; `reason` names the kind."""
+
+    def __init__(self, reason: str, message: str, conversation: Any = None) -> None:
+        super().__init__(message, conversation)
+        self.reason = reason
+
+
+class RunCancelled(RunError):
+    """The run was cancelled. `conversation` is whole and can go on."""
+
+
+class ConversationError(AgentLoopError):
+    """A conversation was asked for something that its state forbids; the message says what to do first."""
