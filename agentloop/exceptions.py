@@ -15,6 +15,7 @@
     ├── ToolError
     │   ├── ToolDefinitionError     a callable that cannot become a tool
     │   ├── ToolPathError           a path outside the workspace
+    │   ├── ArgumentsError          arguments that do not fit the tool's schema
     │   ├── ModelRetry              raised in a tool: the model should try again
     │   ├── ToolFailed              raised in a tool: the call failed, the model is told
     │   └── ApprovalRequired        raised in a tool: ask a person first
@@ -35,6 +36,7 @@ from typing import Any
 __all__ = [
     "AgentLoopError",
     "ApprovalRequired",
+    "ArgumentsError",
     "ClosedError",
     "ContextFull",
     "ConversationError",
@@ -107,7 +109,7 @@ class DecodeCancelled(EngineError):
 
 
 class SnapshotError(EngineError):
-    """Saved state that cannot be restored; `reason` says why (`truncated`, `altered`, `foreign`, `version`, `missing`...)."""
+    """Saved state that cannot be restored; `reason` is `truncated`, `altered`, `foreign`, `version`, `missing`..."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -154,6 +156,20 @@ class ToolDefinitionError(ToolError):
 
 class ToolPathError(ToolError):
     """A path that leaves the workspace folder."""
+
+
+class ArgumentsError(ToolError):
+    """Arguments that do not fit a tool's JSON schema.
+
+    `path` names the place (`"items[0].price"`, `""` for the arguments as a whole), `rule` the JSON schema keyword that
+    refused it (`"type"`, `"required"`, `"enum"`...), `value` what stood there. The message is meant for the model.
+    """
+
+    def __init__(self, path: str, rule: str, value: Any, message: str) -> None:
+        super().__init__(message)
+        self.path = path
+        self.rule = rule
+        self.value = value
 
 
 class ModelRetry(ToolError):
