@@ -6,7 +6,9 @@ or a template. Every method may block; callers on an event loop run them in a wo
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -55,7 +57,8 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How a distribution becomes a token. `temperature=0` is greedy and ignores everything else.
+    """How a distribution becomes a token. `temperature=0` is greedy: the largest logit after
+    penalties; top-k, top-p and min-p change nothing then.
 
     Order of the filters as in llama.cpp: penalties, top-k, top-p, min-p, then temperature. `seed=None` takes a fresh
     seed per `generate` call; with a seed, the random number of a position depends on (seed, position) alone.
@@ -120,20 +123,37 @@ class SequenceStats:
 
 
 class CancelToken:
-    """A request to stop, made from any thread or task; sticky. Pass a fresh one to each operation that may be stopped."""
+    """A request to stop, made from any thread or task; sticky: give each operation a fresh one."""
 
-    __slots__ = ("_cancelled",)
+    __slots__ = ("_cancelled", "_lock", "_watchers")
 
     def __init__(self) -> None:
         self._cancelled = False
+        self._lock = threading.RLock()  # reentrant: cancel may come from a signal handler
+        self._watchers: list[Callable[[], None]] = []
 
     def cancel(self) -> None:
-        """Ask the decode to stop at the next batch or token. Safe from any thread and from a signal handler."""
+        """Ask the decode to stop at the next batch or token, or in the middle of a batch where the backend allows it.
+        Safe from any thread and from a signal handler."""
         self._cancelled = True
+        with self._lock:
+            for watcher in self._watchers:
+                watcher()
 
     @property
     def cancelled(self) -> bool:
         return self._cancelled
+
+    @contextmanager
+    def watched_by(self, watcher: Callable[[], None]) -> Iterator[None]:
+        """Call `watcher` when a cancel comes inside this block; never after it."""
+        with self._lock:
+            self._watchers.append(watcher)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._watchers.remove(watcher)
 
 
 @dataclass(frozen=True, slots=True)

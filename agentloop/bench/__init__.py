@@ -1,0 +1,27 @@
+"""Benchmarks that ship with the package: `agentloop bench NAME`. Ratios, measured side by side in one run."""
+
+from __future__ import annotations
+
+import json as _json
+from collections.abc import Callable
+from typing import Any
+
+from .overhead import overhead
+
+__all__ = ["BENCHES", "overhead", "run_bench"]
+
+BENCHES: dict[str, Callable[..., dict[str, Any]]] = {"overhead": overhead}
+
+
+def run_bench(name: str, *, model: str | None = None, json: bool = False) -> str:
+    """Run one benchmark and return what to print: one JSON object, or lines for people. KeyError for an unknown name."""
+    result = BENCHES[name](model)
+    if json:
+        return _json.dumps(result)
+    rows = result.get("rows")
+    if not isinstance(rows, list):
+        return "\n".join(f"{key:20} {value}" for key, value in result.items())
+    names = list(rows[0])
+    table = [names, *([str(row[n]) for n in names] for row in rows)]
+    widths = [max(len(line[i]) for line in table) for i in range(len(names))]
+    return "\n".join("  ".join(cell.rjust(w) for cell, w in zip(line, widths, strict=True)) for line in table)

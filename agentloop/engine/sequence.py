@@ -1,0 +1,396 @@
+"""Sequence: a token list and the live state that has decoded it.
+
+Invariant, after every call, also one that raised: the state stands behind `tokens`, or one token short of it. The
+token in between waits; it goes in with the next batch. Only a repair that failed itself may leave the state further
+behind; the next call then decodes what is missing first.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from collections.abc import Sequence as SequenceOf
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..exceptions import ClosedError, ContextFull, DecodeCancelled, DecodeError, EngineError
+from .checkpoints import Checkpoint
+from .counters import Counters
+from .generation import Generation
+from .seam import CancelToken, Progress, Sampling, SequenceStats, Steering, Truncation
+from .snapshots import Snapshot
+from .state import LiveState
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+__all__ = ["Sequence"]
+
+_ABORTABLE = 8  # batches above this many tokens can be stopped in the middle, where the backend allows it
+
+
+class Sequence:
+    """Made by `Engine.sequence`, `fork` and `Engine.restore`. One thread at a time may use it; several sequences of one
+    engine may be used from several threads, which take turns batch by batch."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._tokens: list[int] = []
+        self._state = LiveState(engine.cuttable)
+        self._row: NDArray[np.float32] | None = None  # logits behind the state, if kept
+        self._row_serial = -1  # else: the decode that left them in the context's buffer
+        self._checkpoints: list[Checkpoint] = []  # by position
+        self._counters = Counters()
+        self._seen = 0  # leading tokens that were decoded once; decoding them again counts as recomputed
+        self._epoch = 0  # changes when tokens are cut or appended by anything but the running generation
+        self._busy = threading.Lock()
+        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self._tokens)
+
+    def __repr__(self) -> str:
+        waiting = len(self._tokens) - self._state.n
+        return f"<Sequence of {len(self._tokens)} tokens, {waiting} waiting>"
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """Every token of the sequence, in order: the truth."""
+        return tuple(self._tokens)
+
+    @property
+    def n_ctx(self) -> int:
+        """How many tokens this sequence can hold."""
+        return self._engine.n_ctx
+
+    @property
+    def n_decoded(self) -> int:
+        """How many tokens the state holds: `len(self)`, or one less while a sampled token waits."""
+        return self._state.n
+
+    @property
+    def stats(self) -> SequenceStats:
+        """Counters since the sequence was made; subtract two to get what happened between."""
+        return self._counters.frozen(self._checkpoints)
+
+    @property
+    def checkpoints(self) -> tuple[Checkpoint, ...]:
+        """The checkpoints held now, by position."""
+        return tuple(self._checkpoints)
+
+    def extend(
+        self, ids: SequenceOf[int], *, cancel: CancelToken | None = None, progress: Progress | None = None
+    ) -> None:
+        """Append `ids` and decode them, a waiting token first. On return the state stands exactly behind `tokens`.
+
+        A long prefill leaves checkpoints 512 and 64 tokens before its end. `progress(done, total)` is called between
+        batches. Raises ContextFull before anything is decoded; after DecodeCancelled or DecodeError `tokens` holds
+        what was decoded and the sequence can go on.
+        """
+        new = self._engine.check_ids(ids)
+        with self._exclusive():
+            start = len(self._tokens)
+            if start + len(new) > self.n_ctx:
+                raise ContextFull(len(new), self.n_ctx - start, self.n_ctx)
+            if not new and self._state.n == start:
+                return
+            self._epoch += 1
+            self._tokens += new
+            try:
+                self._catch_up(cancel, progress, marks=_prefill_marks(start, len(self._tokens)))
+            except BaseException:
+                del self._tokens[max(self._state.n, start) :]
+                self._seen = min(self._seen, len(self._tokens))
+                raise
+
+    def logits(self) -> NDArray[np.float32]:
+        """A copy, float32 [n_vocab], of the logits behind the last token; a waiting token is decoded first.
+        ValueError when there are no tokens."""
+        with self._exclusive():
+            self._catch_up()
+            with self._engine.lock:
+                row: NDArray[np.float32] = self._behind().copy()
+                return row
+
+    def generate(
+        self,
+        max_tokens: int,
+        sampling: Sampling | None = None,
+        steering: Steering | None = None,
+        *,
+        cancel: CancelToken | None = None,
+    ) -> Generation:
+        """Sample up to `max_tokens` tokens (greedy by default). Nothing happens before the first `next`.
+
+        The last token waits undecoded. An end-of-generation token is the last one. Stopping early, or closing the
+        iterator, leaves the sequence consistent; a cancel raises DecodeCancelled between two tokens.
+        """
+        if max_tokens < 0:
+            raise ValueError(f"max_tokens must be >= 0, not {max_tokens}")
+        self._check_open()
+        return Generation(self, max_tokens, sampling or Sampling(), steering, cancel)
+
+    def truncate(self, n: int) -> Truncation:
+        """Keep the first `n` tokens and bring the state there, exactly and in the cheapest way; says which.
+
+        "none": only a waiting token went. "ring" and "trim": the last kept token waits and is decoded with the next
+        batch. "checkpoint" and "start": what lies behind the checkpoint was decoded again. ValueError unless
+        0 <= n <= len(self). When a decode fails on the way, DecodeError, and the tokens are cut all the same.
+        """
+        with self._exclusive():
+            if not 0 <= n <= len(self._tokens):
+                raise ValueError(f"cannot keep {n} of {len(self._tokens)} tokens")
+            if n == len(self._tokens):
+                return "none"
+            self._epoch += 1
+            with self._engine.lock:
+                how = self._rewind(n)
+            del self._tokens[n:]
+            self._seen = min(self._seen, n)
+            self._drop_checkpoints(n)
+            if self._state.n < n - 1:
+                self._catch_up()
+            return how
+
+    def checkpoint(self, *, label: str = "", pinned: bool = False) -> None:
+        """Keep the state behind the current tokens for a later truncate; a waiting token is decoded first.
+
+        `label` says what the place is ("system", "turn", "tool", ...) and how long it stays when bytes run out; a
+        pinned one stays as long as the sequence. One checkpoint a position; without tokens there is nothing to keep.
+        """
+        with self._exclusive():
+            self._catch_up()
+            if self._tokens:
+                with self._engine.lock:
+                    self._engine.activate(self)
+                    self._keep_checkpoint(label, pinned)
+
+    def fork(self) -> Sequence:
+        """A second sequence at the same point; both go on independently. Nothing is decoded, except a waiting token
+        while a rollback is pending. Checkpoints are shared."""
+        with self._exclusive():
+            if self._state.pending or self._state.n < len(self._tokens) - 1:
+                self._catch_up()
+            child = Sequence(self._engine)
+            with self._engine.lock:
+                self._row = self._known_row()
+                self._engine.place_copy(self, child)
+            child._tokens = list(self._tokens)
+            child._row = self._row
+            child._seen = self._seen
+            child._checkpoints = list(self._checkpoints)
+            return child
+
+    def snapshot(self, extra: dict[str, bytes] | None = None) -> Snapshot:
+        """Everything needed to go on elsewhere: tokens, state, logits, pinned checkpoints, and the caller's `extra`
+        bytes by name. Nothing is decoded; the sequence goes on as it is."""
+        with self._exclusive(), self._engine.lock:
+            return self._engine.take_snapshot(self, extra or {})
+
+    def close(self) -> None:
+        """Give back slot, cells and checkpoints. Further use raises ClosedError. Closing twice is allowed."""
+        with self._busy, self._engine.lock:
+            if not self._closed:
+                self._closed = True
+                self._drop_checkpoints(-1)
+                self._engine.forget(self)
+
+    # -- below: for the engine and the generation loop
+
+    @contextmanager
+    def _exclusive(self) -> Iterator[None]:
+        self._enter()
+        try:
+            yield
+        finally:
+            self._busy.release()
+
+    def _enter(self) -> None:
+        if not self._busy.acquire(blocking=False):
+            raise EngineError("this sequence is in use by another thread (or from its own steering); fork it instead")
+        if self._closed or self._engine.closed:
+            self._busy.release()
+            self._check_open()
+
+    def _check_open(self) -> None:
+        if self._closed or self._engine.closed:
+            raise ClosedError("the sequence or its engine was closed before; make a new one with engine.sequence()")
+
+    def _catch_up(
+        self, cancel: CancelToken | None = None, progress: Progress | None = None, marks: SequenceOf[int] = ()
+    ) -> None:
+        """Decode every token that the state lacks, in batches that end at `marks`, where checkpoints are kept."""
+        end, first = len(self._tokens), self._state.n
+        if first >= end:
+            return
+        started = time.perf_counter()
+        try:
+            while self._state.n < end:
+                if cancel is not None and cancel.cancelled:
+                    raise DecodeCancelled(f"cancelled after {self._state.n - first} of {end - first} tokens")
+                stop = min([m for m in marks if m > self._state.n], default=end)
+                stop = min(stop, end, self._state.n + self._engine.n_batch)
+                with self._engine.lock:
+                    self._engine.activate(self)
+                    self._decode(self._tokens[self._state.n : stop], cancel)
+                    if stop in marks:
+                        self._keep_checkpoint("prefill", False)
+                if progress is not None:
+                    progress(self._state.n - first, end - first)
+            with self._engine.lock:
+                self._row = self._known_row()
+        finally:
+            self._counters.prefill_s += time.perf_counter() - started
+
+    def _decode_to(self, end: int, cancel: CancelToken | None = None) -> None:
+        """Decode the tokens that the state lacks before position `end`."""
+        while self._state.n < end:
+            with self._engine.lock:
+                self._engine.activate(self)
+                self._decode(self._tokens[self._state.n : min(end, self._state.n + self._engine.n_batch)], cancel)
+
+    def _next_row(self) -> NDArray[np.float32]:
+        """Logits for the next token, valid until the next decode; a waiting token is decoded for it. Lock held."""
+        self._engine.activate(self)
+        n = self._state.n
+        if n == len(self._tokens):
+            return self._behind()
+        if n < len(self._tokens) - 1:  # only after a repair that failed
+            while self._state.n < len(self._tokens) - 1:
+                self._decode(self._tokens[self._state.n : len(self._tokens) - 1][: self._engine.n_batch])
+        self._decode(self._tokens[-1:])
+        return self._engine.context.row(-1)
+
+    def _decode(self, ids: SequenceOf[int], cancel: CancelToken | None = None, all_outputs: bool = False) -> None:
+        """One batch, lock held, slot taken. On failure the state is repaired, then DecodeError or DecodeCancelled."""
+        ctx, state = self._engine.context, self._state
+        before, size = state.n, len(ids)
+        abortable = cancel is not None and size > _ABORTABLE
+        guard = state.save_recurrent(ctx) if abortable and before else None
+        row, self._row = self._row, None
+        while True:
+            if abortable and cancel is not None:
+                ctx.arm()
+                with cancel.watched_by(ctx.abort):
+                    code = 2 if cancel.cancelled else state.decode(ctx, ids, all_outputs=all_outputs, abortable=True)
+            else:
+                code = state.decode(ctx, ids, all_outputs=all_outputs)
+            if code == 1 and self._engine.park_another(self):
+                continue  # cells were freed; llama.cpp left the state as it was
+            break
+        if code == 0:
+            self._row_serial = ctx.serial
+            self._counters.evaluated += size
+            self._counters.recomputed += max(0, min(self._seen, before + size) - before)
+            self._seen = max(self._seen, before + size)
+            return
+        if code in (1, -1):  # refused before anything was computed
+            self._row = row
+        else:
+            self._repair(before, guard)
+            if state.n == before:
+                self._row = row
+        if code == 2:
+            raise DecodeCancelled(f"cancelled in the batch at position {before}")
+        if code == 1:
+            raise ContextFull(size, 0, self.n_ctx)
+        raise DecodeError(code, before, "the batch was not decoded and the state was repaired; try again")
+
+    def _repair(self, n: int, guard: bytes | None) -> None:
+        """The state is poisoned although its positions look right: back to `n` tokens, or to the best place before."""
+        ctx, state = self._engine.context, self._state
+        state.n = ctx.position(state.live())
+        if state.cuttable:
+            ctx.remove(state.live(), n)
+            state.n, state.ring_room = ctx.position(state.live()), 0
+            return
+        if guard is not None and state.restore_recurrent(ctx, n, guard):
+            return
+        self._to_checkpoint(n)
+
+    def _rewind(self, n: int) -> Truncation:
+        """Bring the state to at most `n` tokens, so that decoding the rest up to `n` gives exactly their state."""
+        state = self._state
+        if n >= state.n:
+            return "none"
+        self._engine.activate(self)
+        ctx = self._engine.context
+        row_at = next((c for c in self._checkpoints if c.position == n and c.row is not None), None)
+        if n > 0:
+            if row_at is not None and state.cuttable and state.roll_back(ctx, n):
+                self._row = row_at.row
+                return "trim"
+            if (row_at is None or not state.cuttable) and n > 1 and state.roll_back(ctx, n - 1):
+                self._row, self._row_serial = None, -1
+                return "trim" if state.cuttable else "ring"
+        return self._to_checkpoint(n)
+
+    def _to_checkpoint(self, n: int) -> Truncation:
+        """Restore the last checkpoint at or before `n` (at `n` only with its logits), else empty the state."""
+        self._row, self._row_serial = None, -1
+        ctx, state = self._engine.context, self._state
+        usable = [c for c in self._checkpoints if c.position < n or (c.position == n and c.row is not None)]
+        for checkpoint in reversed(usable):
+            if checkpoint.position <= state.n and state.restore_recurrent(ctx, checkpoint.position, checkpoint.state):
+                self._row = checkpoint.row
+                self._engine.checkpoints.touch(checkpoint)
+                return "checkpoint"
+        state.clear(ctx)
+        return "start"
+
+    def _keep_checkpoint(self, label: str, pinned: bool) -> None:
+        """Lock held, slot taken, state behind the last decoded token."""
+        engine, n = self._engine, self._state.n
+        old = next((c for c in self._checkpoints if c.position == n), None)
+        if old is not None:
+            label, pinned = label or old.label, pinned or old.pinned
+            self._checkpoints.remove(old)
+        data = self._state.save_recurrent(engine.context)
+        if data is None:
+            return  # llama.cpp could not write it; truncate then takes another way
+        row = self._known_row()
+        checkpoint = Checkpoint(n, data, None if row is None else row.copy(), label, pinned)
+        self._checkpoints.append(checkpoint)
+        self._checkpoints.sort(key=lambda c: c.position)
+        engine.checkpoints.touch(checkpoint)
+        engine.checkpoints.thin()
+
+    def _drop_checkpoints(self, after: int) -> None:
+        """Let go of the checkpoints behind position `after`: their attention KV is gone."""
+        self._checkpoints = [c for c in self._checkpoints if c.position <= after]
+
+    def _known_row(self) -> NDArray[np.float32] | None:
+        """Logits behind the state, if they are still to be had. Lock held."""
+        ctx = self._engine.context
+        if self._row is None and self._row_serial == ctx.serial:
+            self._row = ctx.row(-1).copy()
+        return self._row
+
+    def _behind(self) -> NDArray[np.float32]:
+        """Logits behind the state, made again if they were lost. Lock held, nothing waiting."""
+        row = self._known_row()
+        if row is not None:
+            return row
+        n = self._state.n
+        if n == 0:
+            raise ValueError("there are no logits before the first token; extend the sequence first")
+        self._engine.activate(self)
+        if not (n > 1 and self._state.roll_back(self._engine.context, n - 1)):
+            self._to_checkpoint(n - 1 if n > 1 else 0)
+        while self._state.n < n:
+            stop = min(n, self._state.n + self._engine.n_batch)
+            self._decode(self._tokens[self._state.n : stop])
+        row = self._known_row()
+        assert row is not None
+        return row
+
+
+def _prefill_marks(start: int, end: int) -> tuple[int, ...]:
+    """Where a long prefill keeps checkpoints: another question about the same document then costs the question."""
+    if end - start < 768:
+        return ()
+    return (end - 512, end - 64)
