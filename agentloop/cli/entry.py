@@ -1,0 +1,127 @@
+"""Arguments in, exit code out: 0 done, 1 an error (one line on stderr), 2 wrong usage, 130 interrupted."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Sequence
+
+from ..exceptions import AgentLoopError
+
+__all__ = ["build_parser", "main"]
+
+EFFORTS = ("none", "low", "medium", "xhigh")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of the whole command line; the chosen subcommand is in `command`."""
+    parser = argparse.ArgumentParser(
+        prog="agentloop", description="Agents that run a local model in process and never decode anything twice."
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    demo = commands.add_parser("demo", help="watch an agent repair a failing test on the embedded model")
+    demo.add_argument("--json", action="store_true", help="print one JSON object instead of the transcript")
+    _engine_options(demo)
+
+    chat = commands.add_parser("chat", help="talk to a model; Ctrl-C stops a reply, Ctrl-D leaves")
+    chat.add_argument("model", nargs="?", metavar="MODEL", help="a GGUF file (default: the embedded model)")
+    chat.add_argument("--workspace", metavar="DIR", help="give the model tools for the files in DIR")
+    chat.add_argument("--system", metavar="TEXT", help="instructions for the model")
+    _engine_options(chat)
+    _run_options(chat)
+
+    run = commands.add_parser("run", help="let an agent do one task in a folder")
+    run.add_argument("task", metavar="TASK", help="what to do, in words")
+    run.add_argument("--workspace", metavar="DIR", required=True, help="the folder to work in, and never outside it")
+    run.add_argument("--model", metavar="MODEL", help="a GGUF file (default: the embedded model)")
+    run.add_argument("--system", metavar="TEXT", help="instructions for the model")
+    run.add_argument("--json", action="store_true", help="print one JSON object instead of the transcript")
+    _engine_options(run)
+    _run_options(run)
+
+    look = commands.add_parser("inspect", help="what a GGUF file says of itself; loads no weights")
+    look.add_argument("model", nargs="?", metavar="MODEL", help="a GGUF file (default: the embedded model)")
+    look.add_argument("--json", action="store_true", help="print one JSON object")
+
+    bench = commands.add_parser("bench", help="measure this machine")
+    bench.add_argument("name", metavar="NAME", help="which benchmark: overhead")
+    bench.add_argument("--model", metavar="MODEL", help="a GGUF file (default: the embedded model)")
+    bench.add_argument("--json", action="store_true", help="print one JSON object")
+
+    for command in commands.choices.values():
+        command.add_argument("-v", "--verbose", action="store_true", help="show llama.cpp's log on stderr")
+    return parser
+
+
+def _engine_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--n-ctx", type=_positive, default=0, metavar="N", help="context tokens (default: what fits)")
+    parser.add_argument("--threads", type=_positive, metavar="N", help="CPU threads (default: physical cores)")
+
+
+def _run_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--effort", choices=EFFORTS, default="low", help="how much the model reasons (default: low)")
+    parser.add_argument("--max-turns", type=_positive, default=50, metavar="N", help="model turns a task may take")
+    parser.add_argument("--max-tokens", type=_positive, default=4096, metavar="N", help="tokens of one reply")
+
+
+def _positive(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 1 or more")
+    return number
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line `argv` (default: the process's own) and return its exit code."""
+    options = build_parser().parse_args(argv)
+    level = logging.INFO if options.verbose else logging.CRITICAL
+    logging.basicConfig(stream=sys.stderr, level=level, format="%(name)s: %(message)s")
+    try:
+        code = _dispatch(options)
+        sys.stdout.flush()
+        return code
+    except AgentLoopError as error:
+        return _complain(str(error))
+    except KeyboardInterrupt:
+        return _complain("interrupted", 130)
+    except BrokenPipeError:
+        # Whoever read the output is gone; keep the interpreter from complaining about it at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        return _complain(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+
+
+def _dispatch(options: argparse.Namespace) -> int:
+    """Each command is imported when it is asked for, so that `inspect` does not wait for the agent's libraries."""
+    if options.command == "inspect":
+        from .inspect import inspect_model
+
+        return inspect_model(options.model, json=options.json)
+    if options.command == "bench":
+        from .bench import bench
+
+        return bench(options.name, model=options.model, json=options.json)
+    if options.command == "demo":
+        from .demo import demo
+
+        return demo(json=options.json, n_ctx=options.n_ctx, threads=options.threads)
+    if options.command == "chat":
+        from .chat import chat
+
+        return chat(options)
+    from .run import run_task
+
+    return run_task(options)
+
+
+def _complain(message: str, code: int = 1) -> int:
+    line = " ".join(message.split())
+    print(f"agentloop: {line}", file=sys.stderr)
+    return code
