@@ -16,6 +16,7 @@
     │   ├── ToolDefinitionError     a callable that cannot become a tool
     │   ├── ToolPathError           a path outside the workspace
     │   ├── ArgumentsError          arguments that do not fit the tool's schema
+    │   ├── ToolServerError         a tool server that cannot be started, reached or understood
     │   ├── ModelRetry              raised in a tool: the model should try again
     │   ├── ToolFailed              raised in a tool: the call failed, the model is told
     │   └── ApprovalRequired        raised in a tool: ask a person first
@@ -56,6 +57,7 @@ __all__ = [
     "ToolError",
     "ToolFailed",
     "ToolPathError",
+    "ToolServerError",
     "UnexpectedModelBehavior",
     "UsageLimitExceeded",
 ]
@@ -170,6 +172,14 @@ class ArgumentsError(ToolError):
         self.path = path
         self.rule = rule
         self.value = value
+
+
+class ToolServerError(ToolError):
+    """A tool server (MCP) cannot be started, reached or understood; `server` is its command or address."""
+
+    def __init__(self, server: str, message: str) -> None:
+        super().__init__(f"tool server {server}: {message}")
+        self.server = server
 
 
 class ModelRetry(ToolError):
