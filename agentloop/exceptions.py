@@ -21,6 +21,7 @@
     │   ├── ToolFailed              raised in a tool: the call failed, the model is told
     │   └── ApprovalRequired        raised in a tool: ask a person first
     ├── RunError                    carries the conversation, which can go on
+    │   ├── ConversationFull        (a ContextFull too) what a run was to append does not fit
     │   ├── UsageLimitExceeded
     │   ├── UnexpectedModelBehavior
     │   └── RunCancelled
@@ -41,6 +42,7 @@ __all__ = [
     "ClosedError",
     "ContextFull",
     "ConversationError",
+    "ConversationFull",
     "DecodeCancelled",
     "DecodeError",
     "EngineError",
@@ -203,6 +205,15 @@ class RunError(AgentLoopError):
 
     def __init__(self, message: str, conversation: Any = None) -> None:
         super().__init__(message)
+        self.conversation = conversation
+
+
+class ConversationFull(RunError, ContextFull):
+    """A run needed more context than there is. What it was to append was taken back or waits; `conversation` can go on
+    with something shorter."""
+
+    def __init__(self, needed: int, available: int, n_ctx: int, conversation: Any = None) -> None:
+        ContextFull.__init__(self, needed, available, n_ctx)
         self.conversation = conversation
 
 

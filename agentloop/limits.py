@@ -143,7 +143,8 @@ class UsageLimits:
     `request_limit` bounds model turns, `tool_calls_limit` calls that were run. Token bounds count what `Usage` counts:
     `input_tokens_limit` prompt tokens that had to be decoded (reused ones are free), `output_tokens_limit` generated
     ones, `reasoning_tokens_limit` those inside reasoning, `total_tokens_limit` in and out together. `seconds_limit` is
-    wall clock, tools included. Output bounds are exact: the reply is cut at the token that reaches them.
+    wall clock, tools included. Output bounds are exact: the reply is cut at the token that reaches them. The bound on
+    reasoning does not raise: reasoning is closed at it, and the model goes on with its answer.
     """
 
     request_limit: int | None = 50
@@ -165,7 +166,6 @@ class UsageLimits:
         self._check("request_limit", usage.requests + 1)
         self._check("input_tokens_limit", usage.input_tokens + new_tokens)
         self._check("output_tokens_limit", usage.output_tokens + 1)
-        self._check("reasoning_tokens_limit", usage.reasoning)
         self._check("total_tokens_limit", usage.total_tokens + new_tokens + 1)
         self.check_time(usage)
 

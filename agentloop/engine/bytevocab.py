@@ -60,6 +60,7 @@ class ByteVocab:
         return self.encode_parts([(text, special)])
 
     def encode_parts(self, parts: Iterable[tuple[str, bool]]) -> list[int]:
+        """Special tokens are recognised in scaffold parts only."""
         ids: list[int] = []
         for text, is_scaffold in parts:
             start = 0
@@ -71,6 +72,7 @@ class ByteVocab:
         return ids
 
     def decode(self, ids: Sequence[int]) -> bytes:
+        """Bytes of `ids`, special tokens spelled out."""
         return b"".join(map(self.piece, ids))
 
     def piece(self, token: int) -> bytes:
@@ -82,7 +84,9 @@ class ByteVocab:
         return self._special[token].encode()
 
     def token_id(self, text: str) -> int | None:
+        """The id of the special token that is spelled exactly `text`, or None."""
         return self._ids.get(text)
 
     def special_tokens(self) -> Mapping[int, str]:
+        """Every special id with its spelling."""
         return MappingProxyType(self._special)

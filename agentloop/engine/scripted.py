@@ -125,6 +125,7 @@ class ScriptedEngine:
             raise AssertionError(f"{len(self._queue)} scripted replies were not used; the next one is {first!r}")
 
     def close(self) -> None:
+        """Further use of the engine or its sequences raises ClosedError."""
         self.closed = True
 
     def __enter__(self) -> ScriptedEngine:
@@ -201,6 +202,7 @@ class ScriptedSequence:
     def extend(
         self, ids: SequenceOf[int], *, cancel: CancelToken | None = None, progress: Progress | None = None
     ) -> None:
+        """Append `ids` and decode them, in batches, the waiting token first. Raises as the seam says."""
         new = [int(i) for i in ids]
         for i in new:
             if not 0 <= i < self._engine.vocab.n_tokens:
@@ -220,6 +222,7 @@ class ScriptedSequence:
             self._busy.release()
 
     def logits(self) -> NDArray[np.float32]:
+        """Noise that depends on every decoded id: equal for equal states only."""
         self._enter()
         try:
             if not self._tokens:
@@ -238,12 +241,14 @@ class ScriptedSequence:
         *,
         cancel: CancelToken | None = None,
     ) -> ScriptedGeneration:
+        """Take the next reply of the script, when the first token is asked for."""
         if max_tokens < 0:
             raise ValueError(f"max_tokens must be >= 0, not {max_tokens}")
         self._check_open()
         return ScriptedGeneration(self, max_tokens, sampling or Sampling(), steering, cancel)
 
     def truncate(self, n: int) -> Truncation:
+        """Keep `n` tokens; what lies behind the nearest checkpoint is decoded again and counted."""
         self._enter()
         try:
             if not 0 <= n <= len(self._tokens):
@@ -261,6 +266,7 @@ class ScriptedSequence:
             self._busy.release()
 
     def checkpoint(self, *, label: str = "", pinned: bool = False) -> None:
+        """Keep the position behind the current tokens."""
         self._enter()
         try:
             self._catch_up()
@@ -270,6 +276,7 @@ class ScriptedSequence:
             self._busy.release()
 
     def fork(self) -> ScriptedSequence:
+        """A second sequence at the same point."""
         self._enter()
         try:
             child = ScriptedSequence(self._engine)
@@ -280,6 +287,7 @@ class ScriptedSequence:
             self._busy.release()
 
     def close(self) -> None:
+        """Further use raises ClosedError."""
         self._closed = True
 
     def _enter(self) -> None:
@@ -347,6 +355,7 @@ class ScriptedGeneration:
         return next(self._steps)
 
     def close(self) -> None:
+        """End it now; the tokens handed out stay in the sequence."""
         self._steps.close()
 
     def _run(self) -> Generator[Token, None, None]:
