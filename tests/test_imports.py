@@ -16,10 +16,9 @@ ALLOWED: dict[str, frozenset[str]] = dict.fromkeys(LEAVES, LEAVES)
 for _part in ("engine", "templates", "tools"):
     ALLOWED[_part] = LEAVES
 ALLOWED["conversation"] = LEAVES | {"engine", "templates", "tools"}
-ALLOWED["bench"] = ALLOWED["conversation"] | {"conversation"}
-ALLOWED["testing"] = ALLOWED["bench"]
-ALLOWED["agent"] = ALLOWED["bench"]
-ALLOWED["demo"] = frozenset()
+ALLOWED["agent"] = ALLOWED["conversation"] | {"conversation"}
+ALLOWED["bench"] = ALLOWED["testing"] = ALLOWED["agent"]
+ALLOWED["demo"] = LEAVES | {"tools"}
 ALLOWED["cli"] = frozenset(ALLOWED) | {"__init__"}
 ALLOWED["__main__"] = frozenset({"cli"})
 ALLOWED["__init__"] = frozenset(ALLOWED) - {"__main__", "bench", "cli", "demo"}

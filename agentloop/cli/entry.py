@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
 
 from ..exceptions import AgentLoopError
 
@@ -20,6 +21,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="agentloop", description="Agents that run a local model in process and never decode anything twice."
     )
+    parser.add_argument("--version", action="version", version=f"agentloop {version('agentloop')}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     demo = commands.add_parser("demo", help="watch an agent repair a failing test on the embedded model")
@@ -39,6 +41,7 @@ def build_parser() -> argparse.ArgumentParser:
     run.add_argument("--model", metavar="MODEL", help="a GGUF file (default: the embedded model)")
     run.add_argument("--system", metavar="TEXT", help="instructions for the model")
     run.add_argument("--json", action="store_true", help="print one JSON object instead of the transcript")
+    run.add_argument("--yes", action="store_true", help="let the model run commands without asking")
     _engine_options(run)
     _run_options(run)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
+
+from ..tools.testreport import pick_test_command
 
 __all__ = ["PROMPT", "copy_sample", "sample_passes"]
 
@@ -39,9 +41,13 @@ def sample_passes(folder: Path) -> bool:
                 shutil.copyfile(folder / source.name, fresh / source.name)
             except FileNotFoundError:
                 return False
-        command = [sys.executable, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", name, name]
+        command = pick_test_command(fresh)
+        environment = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+        environment.pop("PYTEST_ADDOPTS", None)
         try:
-            done = subprocess.run(command, cwd=fresh, capture_output=True, timeout=TIMEOUT, check=False)
+            done = subprocess.run(
+                command, cwd=fresh, env=environment, capture_output=True, timeout=TIMEOUT, check=False
+            )
         except subprocess.TimeoutExpired:
             return False
         return done.returncode == 0
