@@ -273,9 +273,8 @@ def _text(result: CallToolResult) -> str:
         if kind == "text":
             parts.append(block.text)
         elif kind in ("image", "audio"):
-            parts.append(
-                f"[{kind} left out: {block.mime_type}, {len(block.data) * 3 // 4} bytes; this model reads text]"
-            )
+            size = len(block.data) * 3 // 4 - block.data.count("=")
+            parts.append(f"[{kind} left out: {block.mime_type}, {size} bytes; this model reads text]")
         elif kind == "resource_link":
             parts.append(f"{block.name}: {block.uri}")
         elif kind == "resource":

@@ -40,7 +40,9 @@ def result_text(value: Any) -> str:
     try:
         return json.dumps(to_jsonable_python(value, by_alias=True), ensure_ascii=False)
     except (PydanticSerializationError, TypeError, ValueError, RecursionError) as exc:
-        raise ToolFailed(f"the tool returned a {type(value).__name__}, which cannot become JSON: {exc}") from None
+        raise ToolFailed(
+            f"the tool returned a value of type {type(value).__name__}, which cannot become JSON: {exc}"
+        ) from None
 
 
 def _find_bytes(value: Any, path: str, depth: int = 0) -> str | None:

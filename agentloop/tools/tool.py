@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, overload
 import anyio.to_thread
 from jsonschema.exceptions import SchemaError
 from jsonschema.validators import Draft202012Validator, validator_for
-from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_exponential, wait_random
 
 from agentloop.arguments import validate_arguments
 from agentloop.exceptions import ToolDefinitionError
@@ -43,7 +43,7 @@ class TransientRetry:
         return AsyncRetrying(
             retry=retry_if_exception_type(self.on),
             stop=stop_after_attempt(self.attempts),
-            wait=wait_exponential_jitter(initial=self.wait, max=self.max_wait, jitter=self.wait),
+            wait=wait_exponential(multiplier=self.wait, max=self.max_wait) + wait_random(0, self.wait),
             reraise=True,
         )
 
@@ -233,7 +233,7 @@ def _check_name(name: str) -> None:
 
 def _check_bounds(name: str, function: Any, timeout: float | None, max_retries: int) -> None:
     if not callable(function):
-        raise ToolDefinitionError(name, f"a {type(function).__name__} cannot be called")
+        raise ToolDefinitionError(name, f"a value of type {type(function).__name__} cannot be called")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ToolDefinitionError(
             name, "a generator has many results; return one, and tell the way with ctx.progress(...)"
