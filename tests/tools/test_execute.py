@@ -260,6 +260,29 @@ def test_events_come_in_order_also_from_threads() -> None:
     ]
 
 
+def test_a_thread_that_was_left_behind_is_not_heard_any_more() -> None:
+    events: list[ToolEvent] = []
+    release, ended = threading.Event(), threading.Event()
+
+    @tool(timeout=0.05)
+    def hang(ctx: RunContext[None]) -> None:
+        ctx.progress("before")
+        release.wait(60)
+        ctx.progress("after")
+        ended.set()
+
+    async def main() -> None:
+        await run_calls([Call("hang", {})], [hang], lambda *_: RunContext(deps=None), on_event=events.append)
+        release.set()
+        while not ended.is_set():
+            await anyio.sleep(0.001)
+        await anyio.sleep(0)  # what the thread handed to the loop has run now
+
+    anyio.run(main)
+    assert [e.message for e in events if e.kind == "progress"] == ["before"]
+    assert events[-1].kind == "finished"
+
+
 def test_a_handler_of_events_that_raises_harms_nobody() -> None:
     def handler(event: ToolEvent) -> None:
         raise RuntimeError("a bug in the caller")
@@ -327,17 +350,19 @@ def test_approvals(approve: Callable[..., Any], outcome: str, content: str | Non
 
 
 def test_approvals_are_asked_one_at_a_time() -> None:
-    asking: list[str] = []
-    seen: list[int] = []
+    asking: list[int] = []
+    most: list[int] = []
 
-    def approve(request: ApprovalRequest) -> bool:
-        asking.append(request.call.name)
-        seen.append(len(asking))
-        asking.pop()
+    async def approve(request: ApprovalRequest) -> bool:
+        asking.append(request.call_index)
+        await anyio.sleep(0.002)
+        most.append(len(asking))
+        asking.remove(request.call_index)
         return True
 
-    run([DELETE] * 5, [delete([])], approve=approve)
-    assert seen == [1] * 5
+    results = run([DELETE] * 5, [delete([])], approve=approve)
+    assert most == [1] * 5
+    assert {result.outcome for result in results} == {"ok"}
 
 
 def test_a_tool_that_asks_while_it_runs() -> None:

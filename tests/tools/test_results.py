@@ -131,6 +131,16 @@ def test_a_cut_text_never_counts_more_than_the_limit(text: str, limit: int) -> N
     assert (cut.left_out == 0) == (cut.text == text)
 
 
+def test_parts_that_count_more_together_than_alone() -> None:
+    def count(part: str) -> int:
+        return max(0, len(part) - 9)
+
+    cut = ResultCap(90, count).apply("x" * 500)
+    assert count(cut.text) <= 90
+    assert cut.text.startswith("x" * 10)
+    assert cut.text.endswith("x" * 5)
+
+
 def test_a_cap_of_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="at least 1"):
         ResultCap(0, words)
