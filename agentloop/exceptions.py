@@ -10,6 +10,7 @@
     │   └── ClosedError             the engine or the sequence was closed before
     ├── TemplateError
     │   ├── TemplateNotFound        the model file carries no chat template
+    │   ├── InvalidKnob             a knob of the template with a value that it does not have
     │   ├── InvalidMessage          a message that the template would refuse; names its index
     │   └── TemplateRenderError     the template itself raised or went over its bounds
     ├── ToolError
@@ -46,6 +47,7 @@ __all__ = [
     "DecodeCancelled",
     "DecodeError",
     "EngineError",
+    "InvalidKnob",
     "InvalidMessage",
     "ModelLoadError",
     "ModelRetry",
@@ -130,6 +132,16 @@ class TemplateError(AgentLoopError):
 
 class TemplateNotFound(TemplateError):
     """The model file carries no chat template and none was given."""
+
+
+class InvalidKnob(TemplateError, ValueError):
+    """A template knob with a name or value that the template does not have; `allowed` lists what it has."""
+
+    def __init__(self, knob: str, value: object, allowed: tuple[object, ...]) -> None:
+        super().__init__(f"{knob}={value!r} is not supported; use one of {', '.join(map(repr, allowed))}")
+        self.knob = knob
+        self.value = value
+        self.allowed = allowed
 
 
 class InvalidMessage(TemplateError):

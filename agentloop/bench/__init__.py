@@ -14,7 +14,7 @@ BENCHES: dict[str, Callable[..., dict[str, Any]]] = {"overhead": overhead}
 
 
 def run_bench(name: str, *, model: str | None = None, json: bool = False) -> str:
-    """Run one benchmark and return what to print: one JSON object, or lines for people. KeyError for an unknown name."""
+    """Run one benchmark; returns what to print, one JSON object or lines for people. KeyError for an unknown name."""
     result = BENCHES[name](model)
     if json:
         return _json.dumps(result)

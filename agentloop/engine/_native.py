@@ -69,6 +69,7 @@ def _init() -> None:
             return
         callback = _llama.llama_log_callback(_on_log)
         _keep.append(callback)
+        _log.addHandler(logging.NullHandler())  # without a handler, logging prints warnings to stderr
         _llama.llama_log_set(callback, ctypes.c_void_p(0))
         _llama.llama_backend_init()
 

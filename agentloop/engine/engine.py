@@ -353,7 +353,8 @@ class Engine:
 
 def _refused(file: ModelFile, errors: list[str]) -> ModelLoadError:
     known = file.architecture or "no architecture"
-    detail = f": {errors[-1]}" if errors else ""
+    causes = [e for e in errors if "error loading model" in e] or errors
+    detail = f": {causes[0].partition('error loading model: ')[2] or causes[0]}" if causes else ""
     return ModelLoadError(
         file.path, "refused", f"llama.cpp could not load this file ({known}){detail}; is it a complete text model?"
     )

@@ -173,8 +173,7 @@ class Sequence:
         """A second sequence at the same point; both go on independently. Nothing is decoded, except a waiting token
         while a rollback is pending. Checkpoints are shared."""
         with self._exclusive():
-            if self._state.pending or self._state.n < len(self._tokens) - 1:
-                self._catch_up()
+            self._commit()
             child = Sequence(self._engine)
             with self._engine.lock:
                 self._row = self._known_row()
@@ -219,6 +218,11 @@ class Sequence:
     def _check_open(self) -> None:
         if self._closed or self._engine.closed:
             raise ClosedError("the sequence or its engine was closed before; make a new one with engine.sequence()")
+
+    def _commit(self) -> None:
+        """Decode what waits if a rollback is pending: a copy made before that decode would be wrong."""
+        if self._state.pending or self._state.n < len(self._tokens) - 1:
+            self._catch_up()
 
     def _catch_up(
         self, cancel: CancelToken | None = None, progress: Progress | None = None, marks: SequenceOf[int] = ()
