@@ -40,6 +40,7 @@ class TransientRetry:
     max_wait: float = 10.0
 
     def retrying(self) -> AsyncRetrying:
+        """The tenacity object that does it; a new one for each call."""
         return AsyncRetrying(
             retry=retry_if_exception_type(self.on),
             stop=stop_after_attempt(self.attempts),
