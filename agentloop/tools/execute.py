@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import inspect
 import logging
 import math
@@ -24,6 +25,7 @@ import anyio.to_thread
 from agentloop.calls import Call
 from agentloop.exceptions import ApprovalRequired, ArgumentsError, ModelRetry, ToolFailed, ToolPathError
 from agentloop.tools.results import ResultCap
+from agentloop.tools.threads import run_in_thread
 from agentloop.tools.tool import Tool
 
 if TYPE_CHECKING:
@@ -234,7 +236,7 @@ class _Runner:
                 if inspect.iscoroutinefunction(self.approve):
                     decision = await self.approve(request)
                 else:
-                    decision = await anyio.to_thread.run_sync(self.approve, request, abandon_on_cancel=True)
+                    decision = await run_in_thread(functools.partial(self.approve, request), "approval")
                     decision = await decision if inspect.isawaitable(decision) else decision
         index, call = request.call_index, request.call
         if decision is True:

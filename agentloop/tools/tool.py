@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
 
-import anyio.to_thread
 from jsonschema.exceptions import SchemaError
 from jsonschema.validators import Draft202012Validator, validator_for
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_exponential, wait_random
@@ -18,6 +17,7 @@ from agentloop.arguments import validate_arguments
 from agentloop.exceptions import ToolDefinitionError
 from agentloop.tools.results import result_text
 from agentloop.tools.schema import FunctionSchema
+from agentloop.tools.threads import run_in_thread
 
 if TYPE_CHECKING:
     from agentloop.context import RunContext
@@ -161,7 +161,7 @@ class Tool:
         bound = functools.partial(self.function, *args, **kwargs)
         if _is_async(self.function):
             return await bound()
-        value = await anyio.to_thread.run_sync(bound, abandon_on_cancel=True)
+        value = await run_in_thread(bound, f"tool {self.name}")
         return await value if inspect.isawaitable(value) else value
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
