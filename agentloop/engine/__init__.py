@@ -19,13 +19,16 @@ from .seam import (
 )
 from .sequence import Sequence
 from .snapshots import Snapshot
+from .stores import DiskStore, RamStore
 
 __all__ = [
     "CancelToken",
     "Checkpoint",
+    "DiskStore",
     "Engine",
     "EngineLike",
     "Force",
+    "RamStore",
     "Sampling",
     "Sequence",
     "SequenceLike",

@@ -107,10 +107,11 @@ class Snapshot:
 
         magic = file.read(len(_MAGIC))
         if magic != _MAGIC:
+            if len(magic) < len(_MAGIC) and _MAGIC.startswith(magic):
+                raise SnapshotError("truncated", "the snapshot ends too early; it was not written to its end")
             if magic[:6] == _MAGIC[:6]:
                 raise SnapshotError("version", "the snapshot has a format that this version does not read")
-            short = len(magic) < len(_MAGIC)
-            raise SnapshotError("truncated" if short else "foreign", "this is not an agentloop snapshot")
+            raise SnapshotError("foreign", "this is not an agentloop snapshot")
         digest.update(magic)
         (length,) = struct.unpack("<I", take(4))
         if length > _MAX_HEADER:
