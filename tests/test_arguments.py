@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from agentloop.arguments import check_call, decode_arguments, encode_value, validate_arguments
 from agentloop.calls import Call
-from agentloop.exceptions import ArgumentsError
+from agentloop.exceptions import ArgumentsError, ToolDefinitionError
 
 POINT = {
     "type": "object",
@@ -233,6 +233,21 @@ def test_check_call_says_what_is_declared() -> None:
 def test_check_call_leaves_other_statuses_alone() -> None:
     cut = Call("f", {"count": "1"}, status="incomplete", error="cut")
     assert check_call(cut, TOOLS) is cut
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"type": "object", "properties": {"a": {"type": "text"}}},
+        {"type": "object", "properties": {"a": {"type": "string", "pattern": "("}}},
+        {"type": "object", "properties": {"a": {"anyOf": "string"}}},
+        {"type": "object", "properties": {"a": {"default": object()}}},
+    ],
+)
+def test_a_broken_schema_is_the_fault_of_its_tool(parameters: dict[str, Any]) -> None:
+    with pytest.raises(ToolDefinitionError) as caught:
+        check_call(Call("f", {"a": "x"}), [{"function": {"name": "f", "parameters": parameters}}])
+    assert caught.value.tool == "f"
 
 
 json_scalars = (

@@ -62,7 +62,8 @@ def check_call(call: Call, tools: Sequence[Mapping[str, Any]]) -> Call:
     """The same call with typed arguments, or with the status and the error that say why it must not run.
 
     `tools` are tool schemas (`{"type": "function", "function": {...}}`, or the inner object alone). A call whose status
-    is not `ok` comes back as it is. Values that are no text (a call written as JSON) are taken as they are.
+    is not `ok` comes back as it is. Values that are no text (a call written as JSON) are taken as they are. Raises
+    `ToolDefinitionError` if the tool's own schema is broken.
     """
     if call.status != "ok":
         return call
@@ -72,7 +73,7 @@ def check_call(call: Call, tools: Sequence[Mapping[str, Any]]) -> Call:
         return replace(call, status="unknown_tool", error=unknown_tool(call.name, list(functions)))
     schema = function.get("parameters") or {"type": "object", "properties": {}}
     try:
-        reader = Reader(schema)
+        reader = Reader(schema, call.name)
         typed = "json_style" in call.repairs
         arguments = {name: reader.decode(name, value, typed=typed) for name, value in call.arguments.items()}
         validate_arguments(arguments, schema)

@@ -2,25 +2,45 @@
 
 from __future__ import annotations
 
+import functools
+import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from jsonschema.exceptions import SchemaError
 from jsonschema.validators import Draft202012Validator, validator_for
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
 from agentloop.arguments._messages import a_type, show, unknown_parameter, why
 from agentloop.arguments._text import ALL_TYPES, meet, readings, type_of
-from agentloop.exceptions import ArgumentsError
+from agentloop.exceptions import ArgumentsError, ToolDefinitionError
 
 __all__ = ["Reader"]
+
+
+@functools.lru_cache(maxsize=256)
+def _fault(text: str) -> str | None:
+    """What makes the text no JSON schema; by its text, because a schema is checked again with every call."""
+    schema = json.loads(text)
+    try:
+        validator_for(schema, default=Draft202012Validator).check_schema(schema)
+    except SchemaError as exc:
+        return str(exc.message)
+    return None
 
 
 class Reader:
     """One schema of a tool's parameters and what it says about every name and value."""
 
-    def __init__(self, schema: Mapping[str, Any]) -> None:
+    def __init__(self, schema: Mapping[str, Any], tool: str = "arguments") -> None:
+        try:
+            fault = _fault(json.dumps(schema))
+        except (TypeError, ValueError, RecursionError) as exc:
+            fault = str(exc)
+        if fault is not None:
+            raise ToolDefinitionError(tool, f"its parameters are no JSON schema: {fault}")
         self.schema = schema
         # An explicit registry: the default one would fetch remote references over the network.
         self.validator: Any = validator_for(schema, default=Draft202012Validator)(schema, registry=Registry())
