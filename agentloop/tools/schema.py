@@ -130,13 +130,15 @@ class FunctionSchema:
             if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
                 raise self._error(where, f"*{where} has no name in a JSON object; take a list parameter instead")
             if parameter.annotation is inspect.Parameter.empty:
+                if index == 0 and where in ("self", "cls"):
+                    raise self._error(where, "a method needs its object; make the tool of the bound method, Tool(x.f)")
                 raise self._error(where, f"it has no type; annotate it, for example `{where}: str`")
             annotation = self._scope.resolve(parameter)
             self._check_type(where, annotation)
             if parameter.kind is inspect.Parameter.VAR_KEYWORD:
                 self._extra = TypeAdapter(annotation)
                 continue
-            described = None if _described(annotation) else descriptions.get(where)
+            described = None if _described(annotation) else descriptions.get(where) or _annotated_text(annotation)
             own = Field(alias=where, description=described) if described else Field(alias=where)
             default = ... if parameter.default is inspect.Parameter.empty else parameter.default
             fields[f"p{index}"] = (Annotated[annotation, own], default)
@@ -237,6 +239,11 @@ def _docstring(function: Callable[..., Any]) -> str | None:
 
 def _described(annotation: Any) -> bool:
     return any(isinstance(extra, FieldInfo) and extra.description for extra in getattr(annotation, "__metadata__", ()))
+
+
+def _annotated_text(annotation: Any) -> str | None:
+    """The description in `Annotated[int, "How many."]`."""
+    return next((extra for extra in getattr(annotation, "__metadata__", ()) if isinstance(extra, str)), None)
 
 
 def _arguments_error(error: ValidationError, path: str = "") -> ArgumentsError:

@@ -16,6 +16,7 @@ _FAILURE = re.compile(r"^(FAILED|ERROR) .+")
 _COUNT = r"\d+ (?:failed|passed|skipped|deselected|xfailed|xpassed|warnings?|errors?|rerun|subtests passed)"
 _TOTAL = re.compile(rf"^=*\s*((?:{_COUNT}(?:, )?)+|no tests ran)(?: in [\d.]+ ?s(?: \([\d:]+\))?)?\s*=*$")
 _NOISE = re.compile(r"(?:, )?\d+ (?:warnings?|deselected)")
+_CONFIGS = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
 _MAX_FAILURES = 20
 _MAX_LINE = 300
 
@@ -24,8 +25,11 @@ def pick_test_command(folder: Path, *, details: bool = False) -> list[str]:
     """pytest if the folder's own virtual environment or this interpreter has it, else a runner without it."""
     for python in (folder / ".venv/bin/python", folder / "venv/bin/python", Path(sys.executable)):
         if _has_pytest(str(python)):
-            options = ["-q", "--no-header", "-rfE", "--color=no", "-p", "no:cacheprovider"]
-            return [str(python), "-m", "pytest", *options, "--tb=short", "--rootdir=.", "--confcutdir=."]
+            # A verbosity, not -q: the project's own -q would add to it and the totals would be gone.
+            options = ["--verbosity=-1", "--no-header", "-rfE", "--color=no", "--tb=short", "-p", "no:cacheprovider"]
+            if not any((folder / name).exists() for name in _CONFIGS):
+                options += ["-c", os.devnull]  # or pytest takes the one of a project around the folder
+            return [str(python), "-m", "pytest", *options, "--rootdir=.", "--confcutdir=."]
     return [sys.executable, str(_RUNNER), *(["--details"] if details else [])]
 
 

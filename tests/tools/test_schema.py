@@ -178,6 +178,18 @@ def test_type_and_description_stand_first() -> None:
     assert json.loads(text(f))["properties"]["n"]["description"] == "own words"
 
 
+def test_a_text_in_annotated_is_a_description() -> None:
+    def f(n: Annotated[int, "How many."], m: Annotated[int, "Lost."]) -> None:
+        """F.
+
+        :param m: The docstring goes first.
+        """
+
+    properties = FunctionSchema(f, "f").parameters["properties"]
+    assert properties["n"] == {"type": "integer", "description": "How many."}
+    assert properties["m"]["description"] == "The docstring goes first."
+
+
 def test_field_as_default() -> None:
     def f(n: int = Field(3, description="How many."), m: int = Field(description="Needed.")) -> int:
         return n + m
@@ -316,6 +328,7 @@ def keyword_context(*, ctx: RunContext[int]) -> None: ...
     ("function", "parameter", "said"),
     [
         (star, "args", "take a list parameter instead"),
+        (Counter.plus, "self", "make the tool of the bound method"),
         (bare, "value", "annotate it, for example `value: str`"),
         (lock, "value", "has no JSON schema"),
         (function, "value", "has no JSON schema"),

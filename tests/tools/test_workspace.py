@@ -206,6 +206,18 @@ def test_a_test_file_that_cannot_be_imported(folder: Path) -> None:
     assert call(folder, "run_tests") == "no tests ran"
 
 
+@pytest.mark.parametrize("options", ["-q -ra", "-vv --tb=long -rA", "--durations=3 --color=yes"])
+def test_the_projects_own_pytest_options_do_not_hide_the_report(folder: Path, options: str) -> None:
+    (folder / "pytest.ini").write_text(f"[pytest]\naddopts = {options}\n")
+    assert call(folder, "run_tests") == "FAILED test_calc.py::test_add - assert -1 == 5\n1 failed, 1 passed"
+
+
+def test_a_project_around_the_folder_has_no_say(folder: Path) -> None:
+    (folder.parent / "pytest.ini").write_text("[pytest]\naddopts = --no-such-option\ntestpaths = elsewhere\n")
+    (folder.parent / "conftest.py").write_text("raise SystemExit('not here')\n")
+    assert call(folder, "run_tests") == "FAILED test_calc.py::test_add - assert -1 == 5\n1 failed, 1 passed"
+
+
 def test_details_add_the_traceback(folder: Path) -> None:
     report = asyncio.run(Workspace(folder, test_details=True).run_tests())
     assert "E   assert -1 == 5" in report
