@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 
 from ..exceptions import AgentLoopError
 
@@ -21,7 +21,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="agentloop", description="Agents that run a local model in process and never decode anything twice."
     )
-    parser.add_argument("--version", action="version", version=f"agentloop {version('agentloop')}")
+    parser.add_argument("--version", action="version", version=_version())
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     demo = commands.add_parser("demo", help="watch an agent repair a failing test on the embedded model")
@@ -68,6 +68,13 @@ def _run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--effort", choices=EFFORTS, default="low", help="how much the model reasons (default: low)")
     parser.add_argument("--max-turns", type=_positive, default=50, metavar="N", help="model turns a task may take")
     parser.add_argument("--max-tokens", type=_positive, default=4096, metavar="N", help="tokens of one reply")
+
+
+def _version() -> str:
+    try:
+        return f"agentloop {version('agentloop')}"
+    except PackageNotFoundError:
+        return "agentloop, run from its source tree"
 
 
 def _positive(text: str) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..engine.modelfile import ModelFile, read_model_file
 from ..engine.shape import ModelShape
+from ..exceptions import TemplateError
 from ..models import default_model_path
 
 __all__ = ["describe", "inspect_model"]
@@ -51,7 +52,10 @@ def _recognised(file: ModelFile, text: Any) -> str | None:
     if not isinstance(text, str):
         return None
     scalars = {key: str(value) for key, value in file.metadata.items() if not isinstance(value, list)}
-    name = for_model(text, scalars).name
+    try:
+        name = for_model(text, scalars).name
+    except TemplateError:
+        return None
     return None if name == "gguf" else name
 
 
@@ -67,7 +71,7 @@ def inspect_model(model: str | None, *, json: bool) -> int:
     elif template["recognised"]:
         said = f"found, recognised as {template['recognised']}"
     else:
-        said = "found, not recognised: the file's own Jinja text is used"
+        said = "found, none that agentloop knows"
     rows = {
         "model": facts["model"],
         "name": facts["name"],
