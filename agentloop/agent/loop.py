@@ -1,0 +1,72 @@
+"""The loop: append, generate, read the reply, validate, execute, append the results, repeat.
+
+`run_loop` is all of it. What its steps do is in `run.py`; a reply arrives with its calls read and validated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+
+import anyio
+
+from ..events import RunEnded
+from ..exceptions import ContextFull, ConversationFull, DecodeCancelled, RunCancelled, RunError, UsageLimitExceeded
+from ..tools.toolset import Toolset
+from .result import RunResult
+from .run import Run
+
+__all__ = ["drive", "run_loop"]
+
+
+async def run_loop(run: Run) -> RunResult[object]:
+    """Take model turns until there is an answer, or calls that wait for a person."""
+    await run.begin()
+    deferred = await run.finish_open_calls()
+    while deferred is None:
+        reply = await run.model_turn()
+        if reply.calls:
+            deferred = await run.execute(reply.calls, reply.call_ids)
+        elif (nudge := run.nudge(reply)) is not None:
+            run.conversation.user(nudge)
+        else:
+            return run.result(reply.content, reply)
+    return run.result(deferred)
+
+
+async def drive(run: Run) -> RunResult[object]:
+    """`run_loop` under the run's wall clock and its cancel; every error that ends a run carries the conversation."""
+    loop = asyncio.get_running_loop()
+    seconds = run.limits.seconds_limit
+    scope = anyio.CancelScope(deadline=math.inf if seconds is None else anyio.current_time() + seconds)
+
+    def stop() -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the run is over
+            loop.call_soon_threadsafe(scope.cancel)
+
+    with run.cancel.watched_by(stop):
+        if run.cancel.cancelled:
+            scope.cancel()
+        with scope:
+            try:
+                async with contextlib.AsyncExitStack() as opened:
+                    for source in run.sources:
+                        if isinstance(source, Toolset):
+                            await opened.enter_async_context(source)
+                    result = await run_loop(run)
+                run.emit(RunEnded(result))
+                return result
+            except RunError as error:
+                error.conversation = error.conversation or run.started
+                raise
+            except ContextFull as error:
+                raise ConversationFull(error.needed, error.available, error.n_ctx, run.started) from error
+            except DecodeCancelled:
+                await anyio.lowlevel.checkpoint()
+                if not run.cancel.cancelled:
+                    raise
+    if run.cancel.cancelled:
+        raise RunCancelled("the run was cancelled; its conversation can go on", run.started)
+    assert seconds is not None
+    raise UsageLimitExceeded("seconds_limit", seconds, run.clock(), run.started)

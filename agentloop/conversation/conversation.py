@@ -1,0 +1,334 @@
+"""Conversation: a sequence of tokens, and the messages and turns that they spell.
+
+Only what is appended is rendered, encoded and decoded. `mark` is the number of tokens that spell closed messages and
+replies. Tokens behind it were decoded ahead of messages that wait for their turn (a prefill that was cancelled, the
+prompt of a reply that is made again); they are kept as far as they are a prefix of what is appended next.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+from ..engine.seam import CancelToken, EngineLike, Sampling, SequenceLike, Truncation
+from ..events import Event
+from ..exceptions import ConversationError
+from ..limits import TurnUsage, Usage
+from ..templates import Template, for_model
+from ..templates.messages import normalise
+from .answering import answer, prefill
+from .saved import load, save
+from .thinking import Thinking
+from .turns import Difference, Turn, TurnReply
+
+if TYPE_CHECKING:
+    from ..templates import ReplyEnd
+
+__all__ = ["Conversation"]
+
+Message = Mapping[str, Any]
+
+
+class Conversation:
+    """Messages in OpenAI form (`role`, `content`, `reasoning_content`, `tool_calls` with arguments as mappings,
+    `tool_call_id`) over one live sequence of `engine`.
+
+    `instructions` is the system message; `tools` are schemas in OpenAI form, fixed for the conversation's life, since
+    they stand at its head. `template` defaults to the model's own, `thinking` to `Thinking()`. Messages that are
+    appended wait until `reply` decodes them and the model answers. One thread at a time may use it.
+    """
+
+    def __init__(
+        self,
+        engine: EngineLike,
+        *,
+        instructions: str | None = None,
+        tools: Iterable[Message] = (),
+        template: Template | None = None,
+        thinking: Thinking | str | bool | None = None,
+        sampling: Sampling | None = None,
+        messages: Iterable[Message] = (),
+        sequence: SequenceLike | None = None,
+    ) -> None:
+        self.engine = engine
+        self.template: Template = template if template is not None else for_model(engine.chat_template, engine.metadata)
+        self.thinking = Thinking.of(thinking)  # type: ignore[arg-type]
+        self.sampling = sampling or Sampling()
+        self.tools: list[dict[str, Any]] = [dict(tool) for tool in tools]
+        self.announced: list[dict[str, Any]] = []
+        self.usage = Usage()
+        self.held: dict[str, str] = {}
+        self._sequence = sequence if sequence is not None else engine.sequence()
+        self._messages: list[dict[str, Any]] = []
+        self._turns: list[Turn] = []
+        self._mark = 0
+        self._closed = 0  # messages that the tokens before the mark spell
+        self._ended: ReplyEnd | None = None
+        self._head = 0  # tokens of instructions and tools, once they are decoded
+        self._calls = 0  # calls named so far
+        self._busy = threading.Lock()
+        if instructions:
+            self._messages.append({"role": "system", "content": instructions})
+        self.append(*messages)
+
+    # -- what it holds
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        """All messages, those that wait for their turn too; a new list of the same dictionaries: do not change them."""
+        return list(self._messages)
+
+    @property
+    def pending(self) -> list[dict[str, Any]]:
+        """Messages that were appended and not yet answered."""
+        return self._messages[self._closed :]
+
+    @property
+    def turns(self) -> tuple[Turn, ...]:
+        """The model turns so far."""
+        return tuple(self._turns)
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """Every token that was decoded or waits to be: the truth."""
+        return self._sequence.tokens
+
+    @property
+    def sequence(self) -> SequenceLike:
+        """The live sequence. Reading it is safe; whoever changes it breaks the conversation."""
+        return self._sequence
+
+    @property
+    def knobs(self) -> dict[str, Any]:
+        """The template's knobs, fixed for the conversation's life."""
+        return self.thinking.knobs()
+
+    @property
+    def text(self) -> str:
+        """The tokens as text, special tokens spelled out."""
+        return self.engine.vocab.decode(self.tokens).decode("utf-8", "replace")
+
+    @property
+    def room(self) -> int:
+        """How many more tokens fit."""
+        return self._sequence.n_ctx - len(self._sequence)
+
+    @property
+    def open_calls(self) -> list[dict[str, Any]]:
+        """Tool calls of the last reply that have no result yet, in OpenAI form."""
+        last = next((m for m in reversed(self._messages) if m["role"] == "assistant"), None)
+        if last is None or any(m["role"] == "user" for m in self.pending):
+            return []
+        answered = {m.get("tool_call_id") for m in self._messages[self._closed :]}
+        return [call for call in last.get("tool_calls") or [] if call["id"] not in answered]
+
+    def __repr__(self) -> str:
+        waiting = len(self._messages) - self._closed
+        return f"<Conversation of {len(self._turns)} turns, {len(self.tokens)} tokens, {waiting} messages waiting>"
+
+    # -- appending
+
+    def append(self, *messages: Message) -> None:
+        """Append messages; they are decoded with the next reply. Raises ConversationError for a message that does not
+        fit its place, InvalidMessage for one that no template can read; then none is appended."""
+        new = [dict(message) for message in messages]
+        for i, message in enumerate(new):
+            role = message.get("role")
+            if role not in ("system", "user", "assistant", "tool"):
+                raise ConversationError(f"message {i} has the role {role!r}; use system, user, assistant or tool")
+            if role == "system" and (self._messages or i):
+                raise ConversationError("a system message can only be the first one; say it in a user message instead")
+            if role == "assistant" and self._turns:
+                raise ConversationError(
+                    "an assistant message can only be part of a history that a conversation starts from"
+                )
+        normalise([message for message in new if message["role"] != "system"], start=False)
+        self._messages += new
+
+    def user(self, content: str | list[Any]) -> None:
+        """Append a user message."""
+        self.append({"role": "user", "content": content})
+
+    def tool_result(self, call_id: str, content: str, name: str | None = None) -> None:
+        """Append the result of a call."""
+        named = {"name": name} if name else {}
+        self.append({"role": "tool", "tool_call_id": call_id, **named, "content": content})
+
+    @property
+    def known_tools(self) -> list[dict[str, Any]]:
+        """The schemas that the model was told of: at the head, then those announced; a later one replaces an earlier
+        one of the same name."""
+        return list({schema["function"]["name"]: schema for schema in [*self.tools, *self.announced]}.values())
+
+    def announce(self, tools: Iterable[Message]) -> None:
+        """Tell the model of more tools, with a user message: the head of the conversation is never rewritten."""
+        new = [dict(tool) for tool in tools]
+        if new:
+            lines = "\n".join(json.dumps(tool, ensure_ascii=False) for tool in new)
+            self.user(f"From now on you can also call these functions, in the same format:\n\n{lines}")
+            self.announced += new
+
+    def drop_pending(self) -> list[dict[str, Any]]:
+        """Take back the messages that wait for their turn (never the instructions), and return them."""
+        keep = self._closed or len(self._instructions())
+        dropped = self._messages[keep:]
+        del self._messages[keep:]
+        return dropped
+
+    def prompt_ids(self) -> list[int]:
+        """The tokens that `reply` would append behind `mark` now: the waiting messages and the opening of a reply."""
+        knobs = self.knobs
+        if self._mark == 0:
+            segments = self.template.segments(self._messages, self.tools or None, add_generation_prompt=True, **knobs)
+        else:
+            segments = self.template.continuation(self.pending, ended=self._ended, add_generation_prompt=True, **knobs)
+        return self.engine.vocab.encode_parts(segments)
+
+    # -- the model's turn
+
+    def reply(
+        self,
+        *,
+        max_tokens: int | None = None,
+        max_reasoning: int | None = None,
+        sampling: Sampling | None = None,
+        step: int = 0,
+        cancel: CancelToken | None = None,
+        on_event: Callable[[Event], None] | None = None,
+    ) -> TurnReply:
+        """Decode what waits, let the model answer, and record the answer. Blocks; `on_event` is called on this thread.
+
+        At most `max_tokens` tokens are generated (None: as many as fit), of them at most `max_reasoning` of reasoning,
+        besides what `thinking` says. Raises ContextFull before anything is decoded, when the prompt leaves no room;
+        DecodeCancelled and DecodeError. Whatever is raised, the conversation can go on: what was decoded is kept, a
+        reply that was cut is recorded as far as it came, and messages that were not decoded wait.
+        """
+        with self._exclusive():
+            return answer(
+                self,
+                max_tokens=max_tokens,
+                max_reasoning=max_reasoning,
+                sampling=sampling or self.sampling,
+                step=step,
+                cancel=cancel,
+                emit=on_event or _ignore,
+            )
+
+    def prefill(
+        self, *, cancel: CancelToken | None = None, on_event: Callable[[Event], None] | None = None
+    ) -> TurnUsage:
+        """Decode what waits, without a reply: the next one, here or in forks, then costs only itself."""
+        with self._exclusive():
+            return prefill(self, cancel=cancel, emit=on_event or _ignore)
+
+    def _instructions(self) -> list[dict[str, Any]]:
+        return self._messages[:1] if self._messages and self._messages[0]["role"] == "system" else []
+
+    # -- going back, and going two ways
+
+    def rewind(self, turn: int, *, keep_messages: bool = False) -> Truncation:
+        """Back to where turn `turn` began (negative: counted from the end); it and all behind it are forgotten.
+
+        With `keep_messages` the messages of that turn wait again, so that `reply` makes another reply to them; their
+        tokens are kept. Returns how the sequence got there. ConversationError when there is no such turn.
+        """
+        with self._exclusive():
+            n = len(self._turns)
+            if not -n <= turn < n:
+                raise ConversationError(f"there is no turn {turn}: the conversation has {n}")
+            at = self._turns[turn % n]
+            keep = at.prompt_end if keep_messages else max(at.start, self._head if at.start == 0 else 0)
+            how = self._sequence.truncate(keep)
+            self._messages = self._messages[: at.reply if keep_messages else at.first]
+            self._turns = self._turns[: turn % n]
+            self._closed, self._mark = at.first if at.start else 0, at.start
+            self._ended = self._turns[-1].ended if self._turns else None
+            self.held = {}
+            return how
+
+    def fork(self) -> Conversation:
+        """A second conversation at the same point; nothing is decoded, and both go on independently."""
+        with self._exclusive():
+            child = Conversation.__new__(Conversation)
+            child.__dict__.update(self.__dict__)
+            child._sequence = self._sequence.fork()
+            child._messages, child._turns = list(self._messages), list(self._turns)
+            child.held, child.announced = dict(self.held), list(self.announced)
+            child.usage, child._busy = Usage(), threading.Lock()
+            return child
+
+    def rewrite(self, messages: Iterable[Message]) -> None:
+        """Go on from other messages. The next reply decodes only from the first token that differs."""
+        with self._exclusive():
+            new = [dict(message) for message in messages]
+            self._messages, self._turns, self.held = new, [], {}
+            self._closed = self._mark = 0
+            self._ended = None
+
+    # -- checking
+
+    def first_difference(self) -> Difference | None:
+        """Where the conversation's own bytes differ from the template's text of its messages, or None.
+
+        They differ only where the model's own text is not canonical (other white space around reasoning, a call that
+        was malformed or cut); what was decoded is kept all the same.
+        """
+        if self._mark == 0:
+            return None
+        own = self.engine.vocab.decode(self.tokens[: self._mark])
+        closed = self._messages[: self._closed]
+        text = self.template.render(closed, self.tools or None, add_generation_prompt=False, **self.knobs)
+        rendered = text.encode("utf-8", "replace")
+        complete = self._ended != "complete" or not rendered[len(own) :].strip()
+        if rendered.startswith(own) and complete:
+            return None
+        at = next(
+            (i for i, (a, b) in enumerate(zip(own, rendered, strict=False)) if a != b), min(len(own), len(rendered))
+        )
+        return Difference(at, own[at : at + 80], rendered[at : at + 80])
+
+    # -- keeping
+
+    def save(self, path: str | PathLike[str], *, state: bool = True) -> None:
+        """Write the conversation to `path` as JSON, in one step: the old file stays whole until the new one is. With
+        `state`, the live state goes to a file beside it, so that `load` has nothing to decode."""
+        with self._exclusive():
+            save(self, path, state=state)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | PathLike[str],
+        engine: EngineLike,
+        *,
+        template: Template | None = None,
+        cancel: CancelToken | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Conversation:
+        """Read what `save` wrote. Without a usable state beside it, the tokens are decoded again.
+
+        Raises SnapshotError: `missing`, `truncated`, `altered`, `version`, or `foreign` when it belongs to another
+        model or template.
+        """
+        return load(cls, path, engine, template=template, cancel=cancel, progress=progress)
+
+    def close(self) -> None:
+        """Give the sequence back to the engine."""
+        self._sequence.close()
+
+    @contextmanager
+    def _exclusive(self) -> Iterator[None]:
+        if not self._busy.acquire(blocking=False):
+            raise ConversationError("the conversation is in use by another run; fork it, or wait until that has ended")
+        try:
+            yield
+        finally:
+            self._busy.release()
+
+
+def _ignore(_: Event) -> None:
+    return None

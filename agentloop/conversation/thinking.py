@@ -1,0 +1,46 @@
+"""Thinking: how much a model reasons before it answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+__all__ = ["Effort", "Thinking"]
+
+Effort = Literal["low", "medium", "xhigh"]
+
+
+@dataclass(frozen=True, slots=True)
+class Thinking:
+    """`effort` is asked of the model in words, by its template; None leaves the template's own default.
+
+    `budget` is enforced: at most so many reasoning tokens a turn, then `close` (None: the template's own words) and the
+    end of reasoning are put in, and the model goes on with its answer or call. `enabled=False` starts every reply
+    behind an empty reasoning.
+    """
+
+    effort: Effort | None = "low"
+    budget: int | None = None
+    close: str | None = None
+    enabled: bool = True
+
+    def __post_init__(self) -> None:
+        if self.effort not in (None, "low", "medium", "xhigh"):
+            raise ValueError(f"effort must be 'low', 'medium', 'xhigh' or None, not {self.effort!r}")
+        if self.budget is not None and self.budget < 0:
+            raise ValueError(f"budget must be None or a number of tokens >= 0, not {self.budget!r}")
+
+    @classmethod
+    def of(cls, value: Thinking | Effort | bool | None) -> Thinking:
+        """Short forms: an effort's name, True or None for the default, False for no reasoning."""
+        if isinstance(value, Thinking):
+            return value
+        if isinstance(value, str):
+            return cls(effort=value)
+        return cls() if value is None or value else cls(effort=None, enabled=False)
+
+    def knobs(self) -> dict[str, Any]:
+        """The template's knobs for it."""
+        if not self.enabled:
+            return {"enable_thinking": False}
+        return {} if self.effort is None else {"reasoning_effort": self.effort}
