@@ -87,7 +87,7 @@ def test_inspect_the_embedded_model(capsys: pytest.CaptureFixture[str]) -> None:
         "kv_bytes_per_token": 2 * 2 * (64 + 64) * 2,
         "recurrent_plane_bytes": plane,
         "license": "apache-2.0",
-        "template": {"found": True, "recognised": "qwen3_8"},
+        "template": {"found": True, "recognised": "qwen3.8"},
         "file_bytes": default_model_path().stat().st_size,
     }
     assert {key: facts[key] for key in expected} == expected
@@ -97,7 +97,7 @@ def test_inspect_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", str(default_model_path())]) == 0
     text = capsys.readouterr().out
     assert "8 (2 attention, 6 recurrent)" in text
-    assert "recognised as qwen3_8" in text
+    assert "recognised as qwen3.8" in text
 
 
 def test_inspect_without_and_with_an_unknown_template(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -243,7 +243,7 @@ def test_ctrl_c_stops_the_reply_and_not_the_program(
     assert main(["chat", "--n-ctx", "32768"]) == 0
     captured = capsys.readouterr()
     assert "(stopped)" in captured.out
-    assert "12 * 7 = 84." in captured.out.split("(stopped)")[1]
+    assert "recomputed 0" in captured.out.split("(stopped)")[1], "the next message was answered"
     assert captured.err == ""
 
 

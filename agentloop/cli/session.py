@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -136,8 +137,10 @@ def ask_person(console: Console) -> Callable[[ApprovalRequest], bool]:
 
 
 def existing_folder(path: str) -> Path:
-    """The folder as an absolute path; a missing one is an OSError with its name."""
-    folder = Path(path).resolve(strict=True)
+    """The folder as an absolute path; FileNotFoundError or NotADirectoryError with its name when it is none."""
+    folder = Path(path)
+    if not folder.exists():
+        raise FileNotFoundError(errno.ENOENT, "no such folder", path)
     if not folder.is_dir():
-        raise NotADirectoryError(20, "not a directory", path)
-    return folder
+        raise NotADirectoryError(errno.ENOTDIR, "not a directory", path)
+    return folder.resolve()

@@ -23,6 +23,7 @@ from ..events import (
     TextDelta,
     ToolFinished,
     ToolProgress,
+    TurnStarted,
 )
 from ..limits import Usage
 
@@ -57,7 +58,9 @@ class Transcript:
             self._prefill(event.done, event.total)
             return
         self.close()
-        if isinstance(event, ReasoningDelta):
+        if isinstance(event, TurnStarted) and event.step > 1:
+            self._line("")
+        elif isinstance(event, ReasoningDelta):
             self._stream("reasoning", event.text, "dim italic")
         elif isinstance(event, TextDelta):
             self._stream("answer", event.text, "")
@@ -121,13 +124,13 @@ class Transcript:
         self.console.print(line)
         for value in long:
             for shown in clipped(value):
-                self.console.print(Text(f"  │ {shown}", "cyan"))
+                self.console.print(Text(f"  │ {shown}".rstrip(), "cyan"))
 
     def _result(self, event: ToolFinished) -> None:
         style = "red" if event.outcome not in ("ok", "deferred") else "green"
         lines = list(clipped(event.content)) or ["(empty)"]
         for line in lines[:-1]:
-            self.console.print(Text(f"  {line}", style))
+            self.console.print(Text(f"  {line}".rstrip(), style))
         self.console.print(Text(f"  {lines[-1]}", style) + Text(f"  {event.seconds:.2f} s", "dim"))
 
     def _prefill(self, done: int, total: int) -> None:
