@@ -16,7 +16,7 @@ from ..arguments import check_call
 from ..calls import Call
 from .call_lenient import Lenient, lenient_reading
 from .call_strict import RawCall, strict_readings
-from .call_tags import Tag, find_tags, function_name, is_closed, tool_names
+from .call_tags import Tag, find_tags, function_name, is_closed, parameters_of, tool_names, unquoted
 
 __all__ = ["Section", "function_name", "is_closed", "read_section", "tool_names"]
 
@@ -88,8 +88,8 @@ class _Reader:
             balanced = [i for i in valid if all(_balanced(v.tags) for raw in readings[i] for v in raw.values)]
             if len(balanced) == 1 and len(readings) < _READINGS:
                 chosen = balanced[0]
-            elif not any(t.kind in ("parameter", "function", "call") for t in _inner(readings[valid[0]])):
-                chosen = valid[0]
+            elif not any(self._may_open(raw) for raw in readings[valid[0]]):
+                chosen = valid[0]  # a closing tag ends a value where the grammar needs one
         if chosen is not None and lenient.error is None:
             other = self.calls(lenient.calls)
             if all(call.status == "ok" for call in other) and not _same(other, meant[chosen]):
@@ -103,6 +103,12 @@ class _Reader:
         if behind:
             calls = (*calls[:-1], self.with_repair(calls[-1], "text_after_call"))
         return Section(calls, behind, repairs, is_clean=False)
+
+    def _may_open(self, raw: RawCall) -> bool:
+        """A value holds what could open another parameter of its call."""
+        known = parameters_of(self.tools, raw.name)
+        inside = [tag.name for value in raw.values for tag in value.tags if tag.kind == "parameter"]
+        return any(self.tools is None or unquoted(name) in known for name in inside)
 
     def lenient(self, lenient: Lenient, complete: bool, behind: str, repairs: tuple[str, ...]) -> Section:
         calls = self.calls(lenient.calls)
@@ -143,10 +149,6 @@ class _Reader:
     @staticmethod
     def with_repair(call: Call, repair: str) -> Call:
         return Call(call.name, call.arguments, call.status, call.raw, call.error, (*call.repairs, repair))
-
-
-def _inner(reading: Sequence[RawCall]) -> list[Tag]:
-    return [tag for raw in reading for value in raw.values for tag in value.tags]
 
 
 def _balanced(tags: Sequence[Tag]) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from .call_strict import RawCall, Value
 from .call_tags import Tag, function_name, json_end, parameters_of, unquoted
@@ -168,10 +168,12 @@ class _Reading:
             self.json_call(raw)
             self.close(raw, opened)
             return
+        while tag is not None and tag.kind == "call":
+            self.take()
+            self.note("doubled_opener")
+            tag = self.peek()
         if tag is None or tag.kind != "function":
             self.refuse_start(tag)
-        while (tag := self.peek()) is not None and tag.kind == "call":
-            self.take()
         tag = self.take("\n" if opened else "")
         raw.name = unquoted(tag.name)
         if raw.name != tag.name:
@@ -179,9 +181,7 @@ class _Reading:
         self.parameters(raw)
         self.close(raw, opened)
 
-    def refuse_start(self, tag: Tag | None) -> None:
-        if tag is not None and tag.kind == "call":
-            return  # a doubled opener
+    def refuse_start(self, tag: Tag | None) -> NoReturn:
         if self.at_end() and not self.complete:
             raise _Malformed("the reply was cut inside the call", cut=True)
         if tag is None and not self.complete and not any(t.start >= self.pos for t in self.tags):

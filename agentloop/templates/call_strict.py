@@ -14,7 +14,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from .call_tags import Tag
+from .call_tags import Tag, unquoted
 
 __all__ = ["RawCall", "Value", "strict_readings"]
 
@@ -71,6 +71,8 @@ class _Grammar:
 
     def _can(self, i: int) -> bool:
         tag = self.tags[i]
+        if unquoted(tag.name) != tag.name:
+            return False
         if tag.kind == "call":
             return self._next(i, "function")
         if tag.kind == "function":

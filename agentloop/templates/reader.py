@@ -181,7 +181,8 @@ class ReplyReader:
         for match in _BARE_CALL.finditer(text):
             before = self._content.everything() + text[: match.start()]
             at_line_start = not before.strip(" \t") or before.rstrip(" \t").endswith("\n")
-            if match.group(1).strip() in self._declared and at_line_start and before.count("```") % 2 == 0:
+            quoted = before.count("```") % 2 == 1 or before.rstrip().endswith("<tool_call>")
+            if match.group(1).strip() in self._declared and at_line_start and not quoted:
                 return match
         return None
 
@@ -325,7 +326,8 @@ class ReplyReader:
                 "".join(self._section), self._marks, self._tools, complete=complete, has_opener=not self._bare
             )
             if section.suffix:
-                self._content.add(("\n\n" if self._content else "") + section.suffix)
+                self._content.held = "\n\n"
+                self._content.add(section.suffix)
         repairs = [*self._repairs, *gaps]
         repairs += section.repairs
         for call in section.calls:
