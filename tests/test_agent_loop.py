@@ -338,7 +338,7 @@ def test_a_prompt_that_does_not_fit_is_taken_back() -> None:
 
 
 def test_a_context_that_fills_while_the_model_writes() -> None:
-    engine = ScriptedEngine([ScriptedReply(think("long ") + say("x" * 5000))], n_ctx=600)
+    engine = ScriptedEngine([ScriptedReply(think("long ") + say(" ".join(map(str, range(2000)))))], n_ctx=600)
     with pytest.raises(ConversationFull) as caught:
         Agent(engine).run_sync("Go.")
     conversation = caught.value.conversation

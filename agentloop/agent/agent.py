@@ -71,7 +71,7 @@ class Agent(Generic[Deps]):
         if retries < 0:
             raise ValueError(f"retries must be >= 0, not {retries}")
         self.name = name
-        self.thinking = Thinking.of(thinking)  # type: ignore[arg-type]
+        self.thinking = Thinking.of(thinking)
         self.sampling = sampling
         self.limits = limits or UsageLimits()
         self.max_tokens = max_tokens

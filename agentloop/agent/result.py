@@ -60,7 +60,7 @@ class DeferredToolResults:
 class RunResult(Generic[Output]):
     """`output` is the model's answer, or DeferredToolRequests when a person has to decide first. `usage` has one entry
     a model turn of this run. `conversation` goes on with the next run. `finish_reason` is that of the last reply:
-    "end", or "length" when `max_tokens` cut the answer, or "stopped" when a loop in the text was stopped."""
+    "end", or "length" when `max_tokens` cut the answer, or "deferred"."""
 
     output: Output
     usage: Usage

@@ -271,18 +271,24 @@ class Run:
         self.emit(Retry(reason, result.content, self._failures[name], allowed))
 
     def nudge(self, reply: TurnReply) -> str | None:
-        """What to tell a model whose reply holds neither an answer nor a call; None when there is an answer."""
-        if reply.content.strip():
+        """What to tell a model whose reply holds neither an answer nor a call, or goes on without end; None when there
+        is an answer."""
+        if reply.content.strip() and reply.finish != "stopped":
+            self._nudges = 0
             return None
+        reason = "loop" if reply.finish == "stopped" else "empty_reply"
         self._nudges += 1
         if self._nudges > self.retries:
-            message = f"the model gave {self._nudges} replies without an answer or a call (finish: {reply.finish})"
-            raise UnexpectedModelBehavior("empty_reply", message)
-        if reply.finish == "end":
+            why = reply.stop_reason or f"finish: {reply.finish}"
+            message = f"the model gave {self._nudges} replies in a row without an answer or a call ({why})"
+            raise UnexpectedModelBehavior(reason, message)
+        if reason == "loop":
+            text = "Your reply repeated itself and was stopped. Answer again, briefly."
+        elif reply.finish == "end":
             text = "Your reply was empty. Answer, or call a function."
         else:
             text = "Your reasoning was cut because it was too long. Answer now, or call a function."
-        self.emit(Retry("empty_reply", text, self._nudges, self.retries))
+        self.emit(Retry(reason, text, self._nudges, self.retries))
         return text
 
     def result(self, output: object, reply: TurnReply | None = None) -> RunResult[object]:

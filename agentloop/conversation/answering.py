@@ -15,7 +15,7 @@ from ..engine.seam import CancelToken, Sampling, SequenceStats
 from ..events import Event, PrefillProgress, TurnStarted
 from ..exceptions import ContextFull, ConversationError, DecodeCancelled
 from ..limits import TurnUsage
-from .steering import ReplySteering
+from .steering import ReplySteering, budget_for
 from .turns import ReplyFinish, Turn, TurnReply
 
 if TYPE_CHECKING:
@@ -47,8 +47,9 @@ def answer(
         c.known_tools,
         c.thinking,
         emit=emit,
+        budget=c._budget if max_reasoning is None else budget_for(c.thinking, c.engine.vocab, max_reasoning),
+        room=min(max_tokens or sequence.n_ctx, sequence.n_ctx - prompt.end),
         first_call=c._calls,
-        max_reasoning=max_reasoning,
     )
     finish: ReplyFinish = "failed"
     try:

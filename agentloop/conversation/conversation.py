@@ -22,6 +22,7 @@ from ..templates import Template, for_model
 from ..templates.messages import normalise
 from .answering import answer, prefill
 from .saved import load, save
+from .steering import budget_for
 from .thinking import Thinking
 from .turns import Difference, Turn, TurnReply
 
@@ -56,7 +57,8 @@ class Conversation:
     ) -> None:
         self.engine = engine
         self.template: Template = template if template is not None else for_model(engine.chat_template, engine.metadata)
-        self.thinking = Thinking.of(thinking)  # type: ignore[arg-type]
+        self.thinking = Thinking.of(thinking)
+        self._budget = budget_for(self.thinking, engine.vocab)
         self.sampling = sampling or Sampling()
         self.tools: list[dict[str, Any]] = [dict(tool) for tool in tools]
         self.announced: list[dict[str, Any]] = []
@@ -202,11 +204,13 @@ class Conversation:
     ) -> TurnReply:
         """Decode what waits, let the model answer, and record the answer. Blocks; `on_event` is called on this thread.
 
-        At most `max_tokens` tokens are generated (None: as many as fit), of them at most `max_reasoning` of reasoning,
-        besides what `thinking` says. Raises ContextFull before anything is decoded, when the prompt leaves no room;
-        DecodeCancelled and DecodeError. Whatever is raised, the conversation can go on: what was decoded is kept, a
-        reply that was cut is recorded as far as it came, and messages that were not decoded wait.
+        At most `max_tokens` (>= 1) tokens are generated (None: as many as fit), of them at most `max_reasoning` of
+        reasoning, besides what `thinking` says. Raises ContextFull before anything is decoded, when the prompt leaves
+        no room; DecodeCancelled and DecodeError. Whatever is raised, the conversation can go on: what was decoded is
+        kept, a reply that was cut is recorded as far as it came, and messages that were not decoded wait.
         """
+        if max_tokens is not None and max_tokens < 1:
+            raise ValueError(f"max_tokens must be None or >= 1, not {max_tokens}")
         with self._exclusive():
             return answer(
                 self,
@@ -259,6 +263,7 @@ class Conversation:
             child._messages, child._turns = list(self._messages), list(self._turns)
             child.held, child.announced = dict(self.held), list(self.announced)
             child.usage, child._busy = Usage(), threading.Lock()
+            child._budget = budget_for(child.thinking, child.engine.vocab)
             return child
 
     def rewrite(self, messages: Iterable[Message]) -> None:

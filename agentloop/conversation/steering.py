@@ -13,16 +13,37 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..engine.seam import Force, Stop, Token, VocabLike
-from ..events import CallDelta, CallReady, Event, ReasoningDelta, TextDelta
+from ..events import BudgetForced, CallDelta, CallReady, Event, ReasoningDelta, TextDelta
 from ..templates import Reply, Template, reply_types
+from ..templates.budget import ReasoningBudget
+from ..templates.loops import LoopDetector
 from .thinking import Thinking
 from .turns import ReplyFinish
 
-__all__ = ["ReplySteering"]
+__all__ = ["ReplySteering", "budget_for"]
+
+END_OF_REASONING = "</think>"
+
+
+def budget_for(thinking: Thinking, vocab: VocabLike, most: int | None = None) -> ReasoningBudget | None:
+    """The budget that `thinking` asks for, or one of `most` tokens if that is less; None for no bound.
+
+    Raises ValueError for a budget that cannot be kept: the vocabulary has no end of reasoning, or `close` is longer
+    than the budget.
+    """
+    if not thinking.enabled or (thinking.budget is None and most is None):
+        return None
+    if most is None or (thinking.budget is not None and thinking.budget <= most):
+        assert thinking.budget is not None
+        return ReasoningBudget(thinking.budget, vocab, close=thinking.close)
+    if vocab.token_id(END_OF_REASONING) is None:
+        return None
+    return ReasoningBudget(most, vocab)
 
 
 class ReplySteering:
-    """Satisfies the engine's Steering for one reply. `tools` are the schemas that its calls are validated by."""
+    """Satisfies the engine's Steering for one reply. `tools` are the schemas that its calls are validated by; `room` is
+    how many tokens the reply may have, so that a budget leaves some for the answer."""
 
     def __init__(
         self,
@@ -32,13 +53,18 @@ class ReplySteering:
         thinking: Thinking,
         *,
         emit: Callable[[Event], None],
+        budget: ReasoningBudget | None = None,
+        room: int | None = None,
         first_call: int = 0,
-        max_reasoning: int | None = None,
     ) -> None:
         self._vocab = vocab
         self._emit = emit
         self._first_call = first_call
         self._reader = template.reader(vocab.special_tokens(), list(tools), thinking=thinking.enabled)
+        self._budget = budget
+        self._loops = LoopDetector()
+        if budget is not None:
+            budget.rearm(room)
 
     @property
     def phase(self) -> str:
@@ -51,7 +77,7 @@ class ReplySteering:
         return self._reader.reasoning_tokens
 
     def accept(self, token: Token) -> Stop | Force | None:
-        """Read one more token and report what it says."""
+        """Read one more token, report what it says, and answer what the budget or a loop asks for."""
         piece = self._vocab.decode((token.id,))
         for event in self._reader.feed(token.id, piece):
             if isinstance(event, reply_types.TextDelta):
@@ -60,21 +86,36 @@ class ReplySteering:
                 self._emit(ReasoningDelta(event.text))
             elif isinstance(event, reply_types.CallDelta):
                 self._emit(CallDelta(event.index, event.name, event.text))
-        return None
+        phase = self._reader.phase
+        if self._budget is not None and (close := self._budget.accept(token.id, piece, phase)) is not None:
+            return self._close(close.ids, close.reason)
+        loop = self._loops.feed(token.id, phase)
+        if loop is None or token.id in self._vocab.eog or token.drafted_by == "forced":
+            return None
+        if phase == "reasoning" and self._vocab.token_id(END_OF_REASONING) is not None:
+            if not self._reader.at_boundary:
+                return None
+            self._loops.reset()
+            return self._close(self._vocab.encode_parts([(f"\n{END_OF_REASONING}\n\n", True)]), f"loop: {loop.reason}")
+        return Stop(f"loop: {loop.reason}")
 
     def allowed(self) -> NDArray[np.bool_] | None:
-        """All tokens."""
-        return None
+        """What the budget allows next."""
+        return None if self._budget is None else self._budget.allowed()
 
     def room(self) -> int | None:
-        """No bound."""
-        return None
+        """How many tokens may come before the budget can answer."""
+        return None if self._budget is None else self._budget.room()
 
     def finish(self, reason: ReplyFinish) -> tuple[Reply, tuple[str, ...]]:
-        """The reply, its calls, and their ids; reports the calls. What stands behind a call can change what
-        it is, so none is reported before the reply has ended."""
+        """The reply and the ids of its calls; reports the calls. What stands behind a call can change what it is, so
+        none is reported before the reply has ended."""
         reply = self._reader.finish("failed" if reason == "prefilled" else reason)
         ids = tuple(f"call_{self._first_call + i}" for i in range(len(reply.calls)))
         for i, (call, call_id) in enumerate(zip(reply.calls, ids, strict=True)):
             self._emit(CallReady(i, call, call_id))
         return reply, ids
+
+    def _close(self, ids: Sequence[int], reason: str) -> Force:
+        self._emit(BudgetForced(self.reasoning_tokens, reason))
+        return Force(tuple(ids), reason)

@@ -31,12 +31,12 @@ class Thinking:
             raise ValueError(f"budget must be None or a number of tokens >= 0, not {self.budget!r}")
 
     @classmethod
-    def of(cls, value: Thinking | Effort | bool | None) -> Thinking:
+    def of(cls, value: Thinking | str | bool | None) -> Thinking:
         """Short forms: an effort's name, True or None for the default, False for no reasoning."""
         if isinstance(value, Thinking):
             return value
         if isinstance(value, str):
-            return cls(effort=value)
+            return cls(effort=value)  # type: ignore[arg-type]  # checked when it is made
         return cls() if value is None or value else cls(effort=None, enabled=False)
 
     def knobs(self) -> dict[str, Any]:

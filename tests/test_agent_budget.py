@@ -1,0 +1,103 @@
+"""The reasoning budget and the stop of endless replies, as a conversation applies them (invariant 10)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentloop.agent import Agent
+from agentloop.conversation import Conversation, Thinking
+from agentloop.events import BudgetForced, Event
+from agentloop.exceptions import UnexpectedModelBehavior
+from agentloop.limits import UsageLimits
+from agentloop.testing import ScriptedEngine, call, say, think
+from tests.agent_tools import add, check_whole, results
+
+
+def closings(conversation: Conversation) -> list[int]:
+    """How many `</think>` tokens each reply holds."""
+    end = conversation.engine.vocab.token_id("</think>")
+    return [conversation.tokens[t.prompt_end : t.end].count(end) for t in conversation.turns]
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    budget=st.integers(0, 40),
+    reasoning=st.text(st.characters(codec="utf-8", exclude_characters="<>"), max_size=60),
+    answer=st.sampled_from(["Yes.", "an answer\nof two lines"]),
+)
+def test_a_turn_has_at_most_the_budget_one_end_and_an_answer(budget: int, reasoning: str, answer: str) -> None:
+    engine = ScriptedEngine([think(reasoning) + say(answer)])
+    conversation = Conversation(engine, thinking=Thinking(budget=budget))
+    conversation.user("Go.")
+    reply = conversation.reply()
+    assert reply.usage.reasoning <= budget + 3  # a script may begin a character at the limit; it is completed
+    assert closings(conversation) == [1]
+    assert reply.content == answer
+    check_whole(conversation)
+
+
+@pytest.mark.parametrize("budget", [0, 1, 5, 12])
+def test_a_call_behind_the_budget_is_whole(budget: int) -> None:
+    engine = ScriptedEngine([think("Long thoughts about it.") + call("add", a=1, b=2), say("3")])
+    result = Agent(engine, tools=[add], thinking=Thinking(budget=budget)).run_sync("Go.")
+    assert results(result.conversation) == ["3"]
+    assert result.output == "3"
+    assert closings(result.conversation) == [1, 1]
+    assert result.usage.turns[0].reasoning <= budget
+
+
+def test_the_closing_sentence_is_part_of_the_budget() -> None:
+    engine = ScriptedEngine([think("x" * 100) + say("Yes.")])
+    events: list[Event] = []
+    agent = Agent(engine, thinking=Thinking(budget=30, close="Time to answer."))
+    result = agent.run_sync("Go.", on_event=events.append)
+    assert result.output == "Yes."
+    assert result.reasoning.endswith("Time to answer.")
+    assert result.usage.reasoning <= 30
+    assert [e.reason for e in events if isinstance(e, BudgetForced)] == ["budget"]
+    with pytest.raises(ValueError, match="closing text"):
+        Conversation(engine, thinking=Thinking(budget=3, close="Time to answer."))
+
+
+def test_the_limit_on_reasoning_of_a_run_closes_it() -> None:
+    engine = ScriptedEngine([think("x" * 50) + call("add", a=1, b=2), think("y" * 50) + say("3")])
+    agent = Agent(engine, tools=[add])
+    result = agent.run_sync("Go.", limits=UsageLimits(reasoning_tokens_limit=60))
+    assert result.output == "3"
+    assert [t.reasoning for t in result.usage.turns] == [51, 9]
+
+
+def test_reasoning_that_repeats_itself_is_closed() -> None:
+    engine = ScriptedEngine([think("Wait, let me check again. " * 100) + say("Yes.")])
+    events: list[Event] = []
+    result = Agent(engine).run_sync("Go.", on_event=events.append)
+    assert result.output == "Yes."
+    assert result.usage.reasoning < 400
+    assert [e.reason[:5] for e in events if isinstance(e, BudgetForced)] == ["loop:"]
+    assert closings(result.conversation) == [1]
+
+
+@pytest.mark.parametrize("after", [[say("Short.")], [say("again " * 500)] * 9])
+def test_an_answer_that_repeats_itself_is_stopped_and_asked_for_again(after: list[Any]) -> None:
+    engine = ScriptedEngine([say("Nobody knows it yet. " * 200), *after])
+    agent = Agent(engine)
+    if len(after) == 1:
+        result = agent.run_sync("Go.")
+        assert result.output == "Short."
+        assert result.conversation.turns[0].finish == "stopped"
+        return
+    with pytest.raises(UnexpectedModelBehavior, match="repeated") as caught:
+        agent.run_sync("Go.")
+    assert caught.value.reason == "loop"
+    check_whole(caught.value.conversation)
+
+
+def test_a_budget_leaves_room_for_the_answer() -> None:
+    engine = ScriptedEngine([think("x" * 500) + say("A whole answer.")])
+    result = Agent(engine, thinking=Thinking(budget=400), max_tokens=100).run_sync("Go.")
+    assert result.output == "A whole answer."
+    assert result.finish_reason == "end"
