@@ -15,8 +15,8 @@ from typing import Any
 from ..arguments import check_call
 from ..calls import Call
 from .call_lenient import Lenient, lenient_reading
-from .call_strict import RawCall, strict_readings
-from .call_tags import Tag, find_tags, function_name, is_closed, parameters_of, tool_names, unquoted
+from .call_strict import RawCall, nested_reading, strict_readings
+from .call_tags import find_tags, function_name, is_closed, parameters_of, tool_names, unquoted
 
 __all__ = ["Section", "function_name", "is_closed", "read_section", "tool_names"]
 
@@ -47,7 +47,11 @@ def read_section(
     last = next((tag.end for tag in reversed(tags) if tag.kind == "/call"), 0)
     behind, repairs = _suffix(text, last, marks)
     reader = _Reader(text, tools)
-    readings = list(islice(strict_readings(text[:last], [t for t in tags if t.end <= last]), _READINGS))
+    closed = [tag for tag in tags if tag.end <= last]
+    readings = list(islice(strict_readings(text[:last], closed), _READINGS))
+    nested = nested_reading(text[:last], closed) if len(readings) > 1 else None
+    if nested is not None and nested not in readings:
+        readings.append(nested)
     if any(tag.start >= last for tag in tags):
         readings = []  # an open call behind the last closed one
     for reading in readings:
@@ -58,7 +62,7 @@ def read_section(
             return Section(calls, behind, repairs)
     lenient = lenient_reading(text, tags, tools, complete=complete, has_opener=has_opener)
     if readings and complete:
-        return reader.choose(readings, lenient, behind, repairs)
+        return reader.choose(readings, nested, lenient, behind, repairs)
     return reader.lenient(lenient, complete, behind, repairs)
 
 
@@ -76,18 +80,25 @@ def _suffix(text: str, last: int, marks: Mapping[int, str]) -> tuple[str, tuple[
 class _Reader:
     def __init__(self, text: str, tools: Sequence[Mapping[str, Any]] | None) -> None:
         self.text, self.tools = text, tools
+        self.known: dict[Any, Call] = {}  # readings share most of their calls
 
-    def choose(self, readings: list[list[RawCall]], lenient: Lenient, behind: str, repairs: tuple[str, ...]) -> Section:
+    def choose(
+        self,
+        readings: list[list[RawCall]],
+        nested: list[RawCall] | None,
+        lenient: Lenient,
+        behind: str,
+        repairs: tuple[str, ...],
+    ) -> Section:
         """One of several readings, or a refusal."""
         meant = [self.calls(reading) for reading in readings]
         valid = [i for i, calls in enumerate(meant) if all(call.status == "ok" for call in calls)]
         if not valid:
             valid = [0] if len(readings) == 1 else []
-        chosen = valid[0] if len(valid) == 1 else None
+        chosen = valid[0] if len(valid) == 1 and len(readings) < _READINGS else None
         if chosen is None and valid:
-            balanced = [i for i in valid if all(_balanced(v.tags) for raw in readings[i] for v in raw.values)]
-            if len(balanced) == 1 and len(readings) < _READINGS:
-                chosen = balanced[0]
+            if nested is not None and readings.index(nested) in valid:
+                chosen = readings.index(nested)
             elif not any(self._may_open(raw) for raw in readings[valid[0]]):
                 chosen = valid[0]  # a closing tag ends a value where the grammar needs one
         if chosen is not None and lenient.error is None:
@@ -124,7 +135,16 @@ class _Reader:
         return Section(calls, lenient.suffix, repairs, is_clean=False)
 
     def calls(self, reading: Sequence[RawCall]) -> tuple[Call, ...]:
-        return tuple(self.call(raw) for raw in reading)
+        calls: list[Call] = []
+        for raw in reading:
+            key = (raw.start, raw.end, tuple((value.name, len(value.text)) for value in raw.values if value.tags))
+            if raw.repairs or raw.error is not None:
+                calls.append(self.call(raw))
+                continue
+            if key not in self.known:
+                self.known[key] = self.call(raw)
+            calls.append(self.known[key])
+        return tuple(calls)
 
     def call(self, raw: RawCall) -> Call:
         spelled = self.text[raw.start : raw.end]
@@ -149,17 +169,6 @@ class _Reader:
     @staticmethod
     def with_repair(call: Call, repair: str) -> Call:
         return Call(call.name, call.arguments, call.status, call.raw, call.error, (*call.repairs, repair))
-
-
-def _balanced(tags: Sequence[Tag]) -> bool:
-    """Every tag is opened and closed inside the value."""
-    open_: list[str] = []
-    for tag in tags:
-        if not tag.kind.startswith("/"):
-            open_.append(tag.kind)
-        elif not open_ or open_.pop() != tag.kind[1:]:
-            return False
-    return not open_
 
 
 def _same(left: Sequence[Call], right: Sequence[Call]) -> bool:

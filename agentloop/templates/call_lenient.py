@@ -70,8 +70,7 @@ class _Reading:
 
     def peek(self) -> Tag | None:
         """The next tag, if nothing but white space stands before it."""
-        while self.i < len(self.tags) and self.tags[self.i].start < self.pos:
-            self.i += 1
+        self.skip()
         if self.i < len(self.tags) and not self.text[self.pos : self.tags[self.i].start].strip():
             return self.tags[self.i]
         return None
@@ -106,7 +105,8 @@ class _Reading:
 
     def between(self) -> None:
         """Text behind a call. In it no tag may stand but the opener of another call."""
-        following = next((t for t in self.tags[self.i :] if t.start >= self.pos), None)
+        self.skip()
+        following = self.tags[self.i] if self.i < len(self.tags) else None
         end = len(self.text) if following is None else following.start
         if following is not None and following.kind != "call":
             self.call_start = self.calls[-1].start if self.calls else 0
@@ -140,9 +140,10 @@ class _Reading:
             self.note("missing_opener")
             self.pos = tag.start
         try:
+            first = self.i
             self.body(raw, opened)
         except _Malformed as failure:
-            end = self.end_of_garbage(raw)
+            end = self.end_of_garbage(first)
             if end is None or failure.cut:
                 self.calls.pop()
                 raise
@@ -150,16 +151,17 @@ class _Reading:
             raw.name = raw.name or function_name(self.text[raw.start : end])[0] or ""
         raw.end = self.pos
 
-    def end_of_garbage(self, raw: RawCall) -> int | None:
-        """Where a call that cannot be read ends: at the first closing tag of a call, unless it could be in a value."""
-        for k, tag in enumerate(self.tags):
-            if tag.start > raw.start:
-                following = self.tags[k + 1] if k + 1 < len(self.tags) else None
-                end = len(self.text) if following is None else following.start
-                if tag.kind == "/call" and not self.text[tag.end : end].strip():
-                    return tag.end if following is None or following.kind == "call" else None
-                if tag.kind not in ("function", "/function"):
-                    return None
+    def end_of_garbage(self, first: int) -> int | None:
+        """Where a call that cannot be read, with tags from `first` on, ends: at the first closing tag of a call, unless
+        it could be in a value."""
+        for k in range(first, len(self.tags)):
+            tag = self.tags[k]
+            following = self.tags[k + 1] if k + 1 < len(self.tags) else None
+            end = len(self.text) if following is None else following.start
+            if tag.kind == "/call" and not self.text[tag.end : end].strip():
+                return tag.end if following is None or following.kind == "call" else None
+            if tag.kind not in ("function", "/function"):
+                return None
         return None
 
     def body(self, raw: RawCall, opened: bool) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from .call_tags import Tag, unquoted
 
-__all__ = ["RawCall", "Value", "strict_readings"]
+__all__ = ["RawCall", "Value", "nested_reading", "strict_readings"]
 
 
 @dataclass
@@ -46,6 +46,44 @@ def strict_readings(text: str, tags: Sequence[Tag]) -> Iterator[list[RawCall]]:
         grammar = _Grammar(text, tags)
         if grammar.can[0]:
             yield from grammar.calls(0)
+
+
+def nested_reading(text: str, tags: Sequence[Tag]) -> list[RawCall] | None:
+    """The one canonical reading in which every value opens and closes all of its own tags; None if there is none.
+
+    It is one because a value that went on behind the tag that closes it would hold that tag unopened.
+    """
+    if not tags or tags[0].kind != "call" or tags[0].start != 0:
+        return None
+    grammar = _Grammar(text, tags)
+    forced: list[int] = []
+    i = 0
+    while i < len(tags):
+        if tags[i].kind == "parameter":
+            closer = _matching(tags, i)
+            if closer is None or not grammar.can[i]:
+                return None
+            at = bisect_right(grammar.closers, closer) - 1
+            if at < 0 or grammar.closers[at] != closer:
+                return None
+            forced.append(at)
+            i = closer
+        i += 1
+    return grammar.read(0, [], forced) if grammar.can[0] else None
+
+
+def _matching(tags: Sequence[Tag], opener: int) -> int | None:
+    inside: list[str] = []
+    for i in range(opener + 1, len(tags)):
+        kind = tags[i].kind
+        if not kind.startswith("/"):
+            inside.append(kind)
+        elif inside:
+            if inside.pop() != kind[1:]:
+                return None
+        else:
+            return i if kind == "/parameter" else None
+    return None
 
 
 class _Grammar:
@@ -101,7 +139,7 @@ class _Grammar:
         choices: list[tuple[int, int]] = []  # (parameter tag, index in closers) of the reading at hand
         forced: list[int] = []
         while True:
-            yield self._read(i, choices, forced)
+            yield self.read(i, choices, forced)
             while choices:
                 _, at = choices.pop()
                 if at + 1 < len(self.closers):
@@ -111,7 +149,7 @@ class _Grammar:
             else:
                 return
 
-    def _read(self, i: int, choices: list[tuple[int, int]], forced: list[int]) -> list[RawCall]:
+    def read(self, i: int, choices: list[tuple[int, int]], forced: list[int]) -> list[RawCall]:
         calls: list[RawCall] = []
         tags, text = self.tags, self.text
         while i < len(tags):

@@ -227,8 +227,13 @@ class ReplyReader:
         self._length += len(text)
         if self._phase == "call":
             if self._name is None and self._length - self._call_start < 4 * _LONGEST_HEAD:
-                self._name = function_name("".join(self._section)[self._call_start :])[0]
+                self._name = function_name(self._joined()[self._call_start :])[0]
             events.append(CallDelta(self._index, self._name, text))
+
+    def _joined(self) -> str:
+        if len(self._section) > 1:
+            self._section = ["".join(self._section)]
+        return self._section[0]
 
     def _enter(self, phase: Phase, events: list[ReplyEvent]) -> None:
         if phase != self._phase:
@@ -267,6 +272,8 @@ class ReplyReader:
             # The reasoning was still open: the call was a draft, and never runs.
             self._take_back(events)
             return
+        if self._implied:
+            self._section_tokens += 1
         at = self._length
         self._marks[at] = tag
         if tag == "<tool_call>" and self._phase == "content":
@@ -274,7 +281,7 @@ class ReplyReader:
             self._new_call(at, events)
         self._in_section(tag, events)
         if tag == "</tool_call>" and self._phase == "call":
-            text = "".join(self._section)
+            text = self._joined()
             if is_closed(text, self._call_start):
                 self._enter("content", events)
 
@@ -285,13 +292,13 @@ class ReplyReader:
         start = self._call_start
         marks = {at - start: tag for at, tag in self._marks.items() if at >= start and tag != "<tool_call>"}
         marks[0] = "<tool_call>"
-        section = read_section("".join(self._section)[start:], marks, self._tools, complete=True)
+        section = read_section(self._joined()[start:], marks, self._tools, complete=True)
         if len(section.calls) == 1 and section.is_clean and not section.suffix:
             events.append(CallEnd(self._index, section.calls[0]))
             self._ended += 1
 
     def _take_back(self, events: list[ReplyEvent]) -> None:
-        text = "".join(self._section)
+        text = self._joined()
         self._section, self._marks, self._length, self._index = [], {}, 0, -1
         self._implied = False
         self.reasoning_tokens += self._section_tokens
@@ -323,7 +330,7 @@ class ReplyReader:
         section, gaps = Section(), self._gaps()
         if self._section:
             section = read_section(
-                "".join(self._section), self._marks, self._tools, complete=complete, has_opener=not self._bare
+                self._joined(), self._marks, self._tools, complete=complete, has_opener=not self._bare
             )
             if section.suffix:
                 self._content.held = "\n\n"
