@@ -1,18 +1,19 @@
 """Finds a reply that repeats itself without end.
 
-A model that loops writes one block of tokens again and again. The detector sees the block at whatever length, at the
-cost of one dictionary look-up a token: while a text with period p goes on, its last few tokens stood exactly p tokens
-earlier, at every step.
+A model that loops writes one block of tokens again and again. While it does, the last g tokens stood exactly one period
+earlier, at every step, for any g that is at least the period (a block with no shorter period equals none of its
+rotations but itself). A few sizes of g, each a rolling hash and a look-up, find every period up to `max_period` at a
+constant cost per token; a small g finds a block without repetitions inside at once, whatever its length.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
 
 __all__ = ["Loop", "LoopDetector"]
 
-_GRAM = 6
+_FIRST_SIZE, _STEP = 8, 4
+_BASE, _MODULUS = 1_000_003, (1 << 61) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,31 +46,51 @@ class LoopDetector:
 
     def reset(self) -> None:
         """Forget everything: a new reply begins."""
-        self._seen: dict[tuple[int, ...], int] = {}
-        self._last: deque[int] = deque(maxlen=_GRAM)
-        self._n = 0
-        self._period = 0
-        self._run = 0
+        self._hashes = [0]  # of the first i tokens
+        sizes = [_FIRST_SIZE]
+        while sizes[-1] < self._max:
+            sizes.append(min(sizes[-1] * _STEP, self._max))
+        self._windows = [_Window(size, self._max) for size in sizes]
 
     def feed(self, token: int, phase: str = "content") -> Loop | None:
         """One token; the loop that it completes, if any."""
-        self._n += 1
-        last = self._last
-        last.append(token)
-        if len(last) < _GRAM:
-            return None
-        gram = tuple(last)
-        before = self._seen.get(gram)
-        self._seen[gram] = self._n
-        period = 0 if before is None else self._n - before
-        if not period or period > self._max:
+        hashes = self._hashes
+        hashes.append((hashes[-1] * _BASE + token + 1) % _MODULUS)
+        scale = self._factor if phase == "call" else 1
+        for window in self._windows:
+            if window.size >= len(hashes):
+                break
+            period, length = window.feed(hashes)
+            if period and length >= max(self._repeats * period, self._min) * scale:
+                return Loop(period, length // period, length)
+        return None
+
+
+class _Window:
+    """The last `size` tokens: how far back they stood before, and for how long that distance has been the same."""
+
+    def __init__(self, size: int, most: int) -> None:
+        self.size = size
+        self._most = most
+        self._power = pow(_BASE, size, _MODULUS)
+        self._recent: dict[int, int] = {}
+        self._older: dict[int, int] = {}  # two generations, so that what is kept stays bounded
+        self._period = 0
+        self._run = 0
+
+    def feed(self, hashes: list[int]) -> tuple[int, int]:
+        """Period and length of what repeats up to the last token; (0, 0) where nothing does."""
+        n = len(hashes) - 1
+        window = (hashes[n] - hashes[n - self.size] * self._power) % _MODULUS
+        before = self._recent.get(window) or self._older.get(window)
+        self._recent[window] = n
+        if len(self._recent) > self._most:
+            self._recent, self._older = {}, self._recent
+        period = 0 if before is None else n - before
+        if not period or period > self._most:
             self._period = self._run = 0
-            return None
+            return 0, 0
         if period != self._period:
             self._period, self._run = period, 0
         self._run += 1
-        length = self._run + period + _GRAM - 1
-        scale = self._factor if phase == "call" else 1
-        if length < max(self._repeats * period, self._min) * scale:
-            return None
-        return Loop(period, length // period, length)
+        return period, self._run + period + self.size - 1

@@ -79,3 +79,32 @@ def test_what_is_reported_is_there(tokens: list[int], repeats: int) -> None:
 def test_bad_options_are_refused() -> None:
     with pytest.raises(ValueError, match="repeats"):
         LoopDetector(repeats=1)
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        [1] * 12 + [2],
+        [1] * 12 + [2] + [1] * 20 + [2],
+        [1, 2] * 10 + [3],
+        ([1] * 10 + [2]) * 4 + [3],
+        [*range(20), *range(19), 7],
+        [*([1] * 8), 2, *([1] * 8), 3, *([1] * 8), 2],
+    ],
+)
+def test_a_block_that_repeats_itself_inside_is_found(block: list[int]) -> None:
+    found = first_loop([*range(1000, 1200), *block * 20])
+    assert found is not None
+    at, loop = found
+    assert loop.period == len(block)
+    assert at + 1 - 200 <= max(4 * len(block), 96) + 64
+
+
+def test_a_change_in_every_round_is_no_loop() -> None:
+    rounds = [x for i in range(100) for x in [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 1000 + i]]
+    assert first_loop(rounds) is None
+
+
+@given(st.lists(st.integers(0, 2), min_size=1, max_size=60), st.lists(st.integers(0, 5), max_size=30))
+def test_every_loop_is_found(block: list[int], before: list[int]) -> None:
+    assert first_loop(before + block * (4 + 200 // len(block))) is not None
