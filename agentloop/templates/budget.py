@@ -5,7 +5,8 @@ A plain object that is told of every accepted token and answers what to put in, 
 What is counted are the accepted tokens before the tag that ends the reasoning; what the prompt has already put into the
 reply counts nothing. The closing text counts too, so a reply never holds more than `limit` reasoning tokens, and the
 closing begins as early as it has to. One exception: a character whose bytes are spread over tokens is completed first,
-up to three tokens late, if a model without `allowed` (a script) began one at the limit.
+up to three tokens late, if a model without `allowed` (a script) began one at the limit. Another: a call that begins in
+open reasoning is never cut; while its name is not known the limit waits for it.
 """
 
 from __future__ import annotations
@@ -111,6 +112,7 @@ class ReasoningBudget:
         self._tail = b""
         self._open = True
         self._forced = False
+        self._waits = False
 
     @property
     def reason(self) -> BudgetReason:
@@ -126,11 +128,13 @@ class ReasoningBudget:
         """Before the first token: what has to follow the prompt at once, if the limit allows no token at all."""
         return self._force(self.reason) if self._at_once and not self.closed else None
 
-    def accept(self, token: int, piece: bytes, phase: str, *, end_is_likely: bool = False) -> ForcedClose | None:
+    def accept(
+        self, token: int, piece: bytes, phase: str, *, in_draft: bool = False, end_is_likely: bool = False
+    ) -> ForcedClose | None:
         """One accepted token (forced ones included), its bytes, and the phase of the reply behind it.
 
-        end_is_likely: the tag that ends the reasoning is among the likely next tokens. Answers at most once a reply,
-        unless the model opens its reasoning again; that counts on.
+        in_draft: a call may have begun in the reasoning. end_is_likely: the tag that ends the reasoning is among the
+        likely next tokens. Answers at most once a reply, unless the model opens its reasoning again; that counts on.
         """
         if phase != "reasoning":
             self._open = self._forced = False
@@ -140,7 +144,8 @@ class ReasoningBudget:
         if self._forced:
             return None
         self._tail = (self._tail + piece)[-64:]
-        if _missing_bytes(self._tail):
+        self._waits = in_draft
+        if in_draft or _missing_bytes(self._tail):
             return None
         if self.count >= self._hard:
             return self._force(self.reason)
@@ -158,7 +163,7 @@ class ReasoningBudget:
         """Bool [n_tokens] of the ids that may come next, None for all: behind the last tokens before the limit no
         character may begin that the limit would cut; at a limit of 0 only the end of reasoning may come."""
         left = self.limit - self.count
-        if self.closed or left > 3 or _missing_bytes(self._tail):
+        if self.closed or self._waits or left > 3 or _missing_bytes(self._tail):
             return None
         if left <= 0:
             only = np.zeros(self._vocab.n_tokens, dtype=np.bool_)

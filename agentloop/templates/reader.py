@@ -79,6 +79,11 @@ class ReplyReader:
         return self._phase
 
     @property
+    def in_draft(self) -> bool:
+        """A call may have begun in open reasoning: its tag is there, and its function is not known yet."""
+        return bool(self._draft)
+
+    @property
     def at_boundary(self) -> bool:
         """True unless the last token ended inside a UTF-8 character."""
         return not self._decoder.getstate()[0]
@@ -150,8 +155,15 @@ class ReplyReader:
             self._implied = True
             self._repairs.append("call_in_reasoning")
             self._open_section(draft, 0, events)
-        elif name is not None or not may_come or len(self._draft) > _LONGEST_HEAD:
+        elif name is not None or not may_come or not self._may_be_declared():
             self._undraft(events)
+
+    def _may_be_declared(self) -> bool:
+        """The function that is being named in the draft may yet become a declared one."""
+        if len(self._draft) > _LONGEST_HEAD:
+            return False
+        begun = self._draft.partition("<function=")[2].lstrip()
+        return not begun or any(name.startswith(begun) for name in self._declared)
 
     def _undraft(self, events: list[ReplyEvent]) -> None:
         draft, self._draft, self._draft_tokens = self._draft, "", 0

@@ -181,3 +181,17 @@ def test_at_a_limit_of_zero_only_the_end_is_allowed() -> None:
     mask = ReasoningBudget(0, VOCAB).allowed()
     assert mask is not None
     assert np.flatnonzero(mask).tolist() == [END]
+
+
+def test_a_call_that_may_have_begun_is_not_cut() -> None:
+    budget = ReasoningBudget(3, VOCAB, soft=0)
+    fed = [budget.accept(97, b"a", "reasoning", in_draft=draft) for draft in (False, True, True, True, True, False)]
+    assert [answer is not None for answer in fed] == [False, False, False, False, False, True]
+    assert budget.count == 6
+    budget.rearm()
+    for _ in range(4):
+        assert budget.accept(97, b"a", "reasoning", in_draft=True) is None
+    assert budget.allowed() is None
+    assert budget.accept(97, b"a", "call") is None
+    assert budget.allowed() is None
+    assert budget.room() is None
