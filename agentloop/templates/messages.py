@@ -75,8 +75,8 @@ def _text(content: Any, i: int, role: Any) -> str:
     if isinstance(content, str):
         return content
     if isinstance(content, (bytes, Mapping)) or not isinstance(content, Sequence):
-        kind = type(content).__name__
-        raise InvalidMessage(i, f"content must be a string, None or a list of text parts, not {kind}")
+        got = type(content).__name__
+        raise InvalidMessage(i, f"content must be a string, None or a list of text parts, not {got}")
     parts: list[str] = []
     for part in content:
         if not isinstance(part, Mapping):

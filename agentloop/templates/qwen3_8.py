@@ -11,14 +11,14 @@ trimmed of white space (Unicode), as Jinja2's `trim` does. Consecutive tool mess
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any, ClassVar
 
-from ..exceptions import InvalidKnob, TemplateRenderError
+from ..exceptions import InvalidKnob
 from .base import Message, ReplyEnd, Segment, join
 from .messages import is_query, normalise
+from .pieces import Pieces, to_json
 from .reply import Reply, ReplyReader, parse_reply
 
 __all__ = ["Qwen38"]
@@ -88,13 +88,14 @@ class Qwen38:
     ) -> list[Segment]:
         """`render` in pieces, scaffold and data apart; they join to the same text."""
         effort, thinking, preserve = self._knobs(knobs)
-        turns = normalise(messages)
-        out = _Pieces()
-        self._head(out, turns[0]["content"].strip() if turns[0]["role"] == "system" else "", tools, effort, thinking)
-        rest = turns[1:] if turns[0]["role"] == "system" else turns
+        turns = self._read(messages, start=True)
+        out = Pieces()
+        has_system = turns[0]["role"] == "system"
+        self._head(out, turns[0]["content"] if has_system else None, tools, effort, thinking)
+        rest = turns[1:] if has_system else turns
         queries = [i for i, m in enumerate(rest) if m["role"] == "user" and is_query(m["content"])]
         keep_from = 0 if preserve else queries[-1] + 1
-        self._turns(out, rest, keep_from, before="system" if len(rest) < len(turns) else None)
+        self._turns(out, rest, keep_from, before="system" if has_system else None)
         if add_generation_prompt:
             out.scaffold("<|im_start|>assistant\n" + self.reply_prefix(**knobs))
         return out.pieces
@@ -112,8 +113,8 @@ class Qwen38:
         open is closed, then come the new messages. With `open_tool_block` the state stands inside an envelope of tool
         results. Raises InvalidMessage (a late system message among others) and InvalidKnob."""
         self._knobs(knobs)
-        turns = normalise(messages, start=False)
-        out = _Pieces()
+        turns = self._read(messages, start=False)
+        out = Pieces()
         if open_tool_block and not (turns and turns[0]["role"] == "tool"):
             out.scaffold("<|im_end|>\n")
         out.scaffold(_CLOSING[ended])
@@ -148,6 +149,17 @@ class Qwen38:
         """An incremental reader for one reply."""
         return ReplyReader(special, tools, thinking=thinking)
 
+    def _read(self, messages: Sequence[Message], *, start: bool) -> list[dict[str, Any]]:
+        """Normalised messages, their contents trimmed."""
+        turns = normalise(messages, start=start)
+        for turn in turns:
+            turn["content"] = turn["content"].strip()
+        return turns
+
+    def _value(self, name: str, value: Any) -> str:
+        """The text of an argument."""
+        return value if isinstance(value, str) else to_json(value, f"the argument {name!r}")
+
     def _knobs(self, knobs: Mapping[str, Any]) -> tuple[str, bool, bool]:
         known = ("reasoning_effort", "enable_thinking", "preserve_thinking")
         for name in knobs:
@@ -168,8 +180,8 @@ class Qwen38:
 
     def _head(
         self,
-        out: _Pieces,
-        system: str,
+        out: Pieces,
+        system: str | None,
         tools: Sequence[Mapping[str, Any]] | None,
         effort: str,
         thinking: bool,
@@ -181,7 +193,7 @@ class Qwen38:
         if tools:
             block = [(_TOOLS_HEAD, True)]
             for tool in tools:
-                block += [("\n", True), (_json(tool, "a tool schema"), False)]
+                block += [("\n", True), (to_json(tool, "a tool schema"), False)]
             # The example call in it is text that the template itself spells with special tokens.
             parts.append([*block, (_TOOLS_TAIL, True)])
         if system:
@@ -196,10 +208,10 @@ class Qwen38:
                 out.add(text, is_scaffold)
         out.scaffold("<|im_end|>\n")
 
-    def _turns(self, out: _Pieces, turns: Sequence[Mapping[str, Any]], keep_from: int, before: str | None) -> None:
+    def _turns(self, out: Pieces, turns: Sequence[Mapping[str, Any]], keep_from: int, before: str | None) -> None:
         """`keep_from`: assistant turns from here on show their reasoning. `before`: role of what stands before."""
         for i, turn in enumerate(turns):
-            role, content = turn["role"], turn["content"].strip()
+            role, content = turn["role"], turn["content"]
             previous = turns[i - 1]["role"] if i else before
             if role == "user":
                 out.scaffold("<|im_start|>user\n")
@@ -216,7 +228,7 @@ class Qwen38:
                 if i + 1 == len(turns) or turns[i + 1]["role"] != "tool":
                     out.scaffold("<|im_end|>\n")
 
-    def _assistant(self, out: _Pieces, turn: Mapping[str, Any], content: str, with_reasoning: bool) -> None:
+    def _assistant(self, out: Pieces, turn: Mapping[str, Any], content: str, with_reasoning: bool) -> None:
         out.scaffold("<|im_start|>assistant\n")
         if with_reasoning:
             out.scaffold("<think>\n")
@@ -232,35 +244,7 @@ class Qwen38:
                 out.scaffold("<parameter=")
                 out.data(name)
                 out.scaffold(">\n")
-                out.data(value if isinstance(value, str) else _json(value, f"the argument {name!r}"))
+                out.data(self._value(name, value))
                 out.scaffold("\n</parameter>\n")
             out.scaffold("</function>\n</tool_call>")
         out.scaffold("<|im_end|>\n")
-
-
-class _Pieces:
-    """Collects segments; neighbours of one kind become one."""
-
-    def __init__(self) -> None:
-        self.pieces: list[Segment] = []
-
-    def add(self, text: str, is_scaffold: bool) -> None:
-        if not text:
-            return
-        if self.pieces and self.pieces[-1].is_scaffold == is_scaffold:
-            text = self.pieces.pop().text + text
-        self.pieces.append(Segment(text, is_scaffold))
-
-    def scaffold(self, text: str) -> None:
-        self.add(text, True)
-
-    def data(self, text: str) -> None:
-        self.add(text, False)
-
-
-def _json(value: Any, what: str) -> str:
-    """As transformers' `tojson`: json.dumps without ASCII escapes and without HTML escapes."""
-    try:
-        return json.dumps(value, ensure_ascii=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise TemplateRenderError(f"{what} cannot be written as JSON: {error}") from error
