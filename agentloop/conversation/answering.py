@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..engine.seam import CancelToken, Sampling, SequenceStats
 from ..events import Event, PrefillProgress, TurnStarted
-from ..exceptions import ContextFull, ConversationError, DecodeCancelled
+from ..exceptions import ContextFull, ConversationError, DecodeCancelled, EngineError
 from ..limits import TurnUsage
 from .steering import ReplySteering, budget_for
 from .turns import ReplyFinish, Turn, TurnReply
@@ -71,7 +71,7 @@ def answer(
         if len(sequence) > prompt.end:
             done = _record(c, steering, finish, usage, prompt.end)
     if len(sequence) == prompt.end:
-        raise ContextFull(1, 0, sequence.n_ctx) if finish == "context" else ConversationError("max_tokens is 0")
+        raise ContextFull(1, 0, sequence.n_ctx) if finish == "context" else EngineError("the engine generated nothing")
     return replace(done, stop_reason=generation.stop_reason)
 
 

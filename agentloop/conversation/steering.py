@@ -65,6 +65,8 @@ class ReplySteering:
         self._loops = LoopDetector()
         if budget is not None:
             budget.rearm(room)
+        self._forced = budget is not None and budget.limit == 0  # then `allowed` does the forcing
+        self._answer_only: NDArray[np.bool_] | None = None
 
     @property
     def phase(self) -> str:
@@ -87,8 +89,10 @@ class ReplySteering:
             elif isinstance(event, reply_types.CallDelta):
                 self._emit(CallDelta(event.index, event.name, event.text))
         phase = self._reader.phase
-        if self._budget is not None and (close := self._budget.accept(token.id, piece, phase)) is not None:
-            return self._close(close.ids, close.reason)
+        if self._budget is not None:
+            close = self._budget.accept(token.id, piece, phase, in_draft=self._reader.in_draft)
+            if close is not None:
+                return self._close(close.ids, close.reason)
         loop = self._loops.feed(token.id, phase)
         if loop is None or token.id in self._vocab.eog or token.drafted_by == "forced":
             return None
@@ -100,7 +104,14 @@ class ReplySteering:
         return Stop(f"loop: {loop.reason}")
 
     def allowed(self) -> NDArray[np.bool_] | None:
-        """What the budget allows next."""
+        """What the budget allows next; and behind reasoning that was closed for the model, no tag of reasoning: it may
+        want to close what it had not finished, and a reply has one end of reasoning."""
+        if self._forced and self._reader.phase == "content":
+            if self._answer_only is None:
+                self._answer_only = np.ones(self._vocab.n_tokens, np.bool_)
+                tags = (self._vocab.token_id(tag) for tag in ("<think>", END_OF_REASONING))
+                self._answer_only[[tag for tag in tags if tag is not None]] = False
+            return self._answer_only
         return None if self._budget is None else self._budget.allowed()
 
     def room(self) -> int | None:
@@ -117,5 +128,6 @@ class ReplySteering:
         return reply, ids
 
     def _close(self, ids: Sequence[int], reason: str) -> Force:
+        self._forced = True
         self._emit(BudgetForced(self.reasoning_tokens, reason))
         return Force(tuple(ids), reason)

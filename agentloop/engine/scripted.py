@@ -402,8 +402,14 @@ class ScriptedGeneration:
         self._finish = "length"
 
     def _choose(self, script: deque[int]) -> int | None:
-        """The next scripted id that steering allows; those before it are dropped."""
+        """The next scripted id that steering allows; those before it are dropped. Where only one is allowed, it comes
+        whether the script has it or not."""
         allowed = None if self._steering is None else self._steering.allowed()
+        if allowed is not None and script and allowed.sum() == 1:
+            only = int(allowed.argmax())
+            while only in script and script.popleft() != only:
+                pass
+            return only
         while script:
             token = script.popleft()
             if allowed is None or allowed[token]:
