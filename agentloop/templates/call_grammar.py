@@ -18,7 +18,7 @@ from .call_lenient import Lenient, lenient_reading
 from .call_strict import RawCall, nested_reading, strict_readings
 from .call_tags import find_tags, function_name, is_closed, parameters_of, tool_names, unquoted
 
-__all__ = ["Section", "function_name", "is_closed", "read_section", "tool_names"]
+__all__ = ["Section", "function_name", "is_closed", "read_section", "tool_names", "unquoted"]
 
 _READINGS = 64  # readings that are compared; a text with more is ambiguous anyway
 
@@ -109,11 +109,23 @@ class _Reader:
                 chosen = None
         if chosen is None:
             reason = "the call is ambiguous: a value holds tags of calls and could end at more than one of them"
-            return Section((self.refused(readings[0][0].start, "malformed", reason),), behind, repairs, is_clean=False)
+            k = self.agreed(readings, meant, lenient)
+            refused = self.refused(readings[0][k].start, "malformed", reason)
+            return Section((*meant[0][:k], refused), behind, repairs, is_clean=False)
         calls = meant[chosen]
         if behind:
             calls = (*calls[:-1], self.with_repair(calls[-1], "text_after_call"))
         return Section(calls, behind, repairs, is_clean=False)
+
+    def agreed(self, readings: list[list[RawCall]], meant: list[tuple[Call, ...]], lenient: Lenient) -> int:
+        """How many calls at the beginning are the same in every reading."""
+        if len(readings) >= _READINGS:
+            return 0
+        every = meant if lenient.error is not None else [*meant, self.calls(lenient.calls)]
+        k = 0
+        while k < min(map(len, every)) - 1 and all(_same(calls[k : k + 1], every[0][k : k + 1]) for calls in every):
+            k += 1
+        return k
 
     def _may_open(self, raw: RawCall) -> bool:
         """A value holds what could open another parameter of its call."""

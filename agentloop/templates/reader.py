@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .call_grammar import Section, function_name, is_closed, read_section, tool_names
+from .call_grammar import Section, function_name, is_closed, read_section, tool_names, unquoted
 from .reply_types import (
     CallDelta,
     CallEnd,
@@ -31,7 +31,7 @@ __all__ = ["END_TAGS", "TAGS", "ReplyReader"]
 END_TAGS = frozenset({"<|im_end|>", "<|endoftext|>"})
 TAGS = ("<think>", "</think>", "<tool_call>", "</tool_call>", "<|im_end|>", "<|endoftext|>")
 
-_BARE_CALL = re.compile(r"(?:\A|(?<=\n))[ \t]*<function=([^>\n]*)>\s*(?=<parameter=|</function>)")
+_BARE_CALL = re.compile(r"<function=([^>\n]*)>\s*(?:<parameter=|</function>)")
 _LONGEST_HEAD = 200  # characters that may pass before a call in open reasoning, or one without opener, shows its name
 _NEXT = ("<parameter=", "</function>")
 
@@ -147,7 +147,7 @@ class ReplyReader:
 
     def _drafted(self, text: str, events: list[ReplyEvent]) -> None:
         self._draft += text
-        name, may_come = function_name(self._draft)
+        name, may_come = function_name(self._draft[:_LONGEST_HEAD])
         if name is not None and name in self._declared:
             draft, self._draft = self._draft, ""
             self.reasoning_tokens -= self._draft_tokens
@@ -155,15 +155,18 @@ class ReplyReader:
             self._implied = True
             self._repairs.append("call_in_reasoning")
             self._open_section(draft, 0, events)
-        elif name is not None or not may_come or not self._may_be_declared():
+        elif (
+            name is not None
+            or not may_come
+            or len(self._draft) >= _LONGEST_HEAD
+            or not self._may_be_declared(self._draft.partition("<function=")[2])
+        ):
             self._undraft(events)
 
-    def _may_be_declared(self) -> bool:
-        """The function that is being named in the draft may yet become a declared one."""
-        if len(self._draft) > _LONGEST_HEAD:
-            return False
-        begun = self._draft.partition("<function=")[2].lstrip()
-        return not begun or any(name.startswith(begun) for name in self._declared)
+    def _may_be_declared(self, begun: str) -> bool:
+        """A name that begins so may yet become a declared one."""
+        core = unquoted(begun)
+        return any(name.startswith(core) for name in self._declared)
 
     def _undraft(self, events: list[ReplyEvent]) -> None:
         draft, self._draft, self._draft_tokens = self._draft, "", 0
@@ -178,7 +181,7 @@ class ReplyReader:
             if match is not None:
                 self._emit_content(text[: match.start()], events)
                 self._bare = True
-                self._open_section(text[match.start() :].lstrip(" \t"), None, events)
+                self._open_section(text[match.start() :], None, events)
                 return
             at = self._may_begin(text)
             text, self._held = text[:at], text[at:]
@@ -191,10 +194,12 @@ class ReplyReader:
 
     def _find_bare(self, text: str) -> re.Match[str] | None:
         for match in _BARE_CALL.finditer(text):
+            if match.end() - match.start() > _LONGEST_HEAD or unquoted(match.group(1)) not in self._declared:
+                continue
             before = self._content.everything() + text[: match.start()]
-            at_line_start = not before.strip(" \t") or before.rstrip(" \t").endswith("\n")
+            at_line_start = not before.rpartition("\n")[2].strip(" \t")
             quoted = before.count("```") % 2 == 1 or before.rstrip().endswith("<tool_call>")
-            if match.group(1).strip() in self._declared and at_line_start and not quoted:
+            if at_line_start and not quoted:
                 return match
         return None
 
@@ -217,8 +222,8 @@ class ReplyReader:
             return False
         name, bracket, rest = tail[len("<function=") :].partition(">")
         if not bracket:
-            return "\n" not in name and any(known.startswith(name) for known in self._declared)
-        return name in self._declared and any(tag.startswith(rest.lstrip()) for tag in _NEXT)
+            return "\n" not in name and self._may_be_declared(name)
+        return unquoted(name) in self._declared and any(tag.startswith(rest.lstrip()) for tag in _NEXT)
 
     # -- calls
 

@@ -144,6 +144,12 @@ def test_what_can_be_read_in_two_ways_is_refused(calls: str) -> None:
     assert refused(read(calls))
 
 
+def test_calls_before_an_ambiguous_one_hold() -> None:
+    reply = read(spell("now") + "\n" + spell("write", content="x\n</parameter>"))
+    assert [(call.name, call.status) for call in reply.calls] == [("now", "ok"), ("write", "malformed")]
+    assert reply.calls[1].raw == spell("write", content="x\n</parameter>")
+
+
 def test_schemas_decide_between_readings() -> None:
     # The value of an integer cannot hold a tag, and `content` is required: one reading is left.
     calls = spell("write", mode="7\n</parameter>\n<parameter=content>\nx")
