@@ -105,7 +105,9 @@ def test_a_budget_leaves_room_for_the_answer() -> None:
 
 @pytest.mark.parametrize("budget", range(1, 32))
 def test_a_call_in_open_reasoning_is_not_cut(budget: int) -> None:
-    spelled = "<tool_call>\n<function=add>\n<parameter=a>\n1\n</parameter>\n<parameter=b>\n2\n</parameter>\n</function>\n"
+    spelled = (
+        "<tool_call>\n<function=add>\n<parameter=a>\n1\n</parameter>\n<parameter=b>\n2\n</parameter>\n</function>\n"
+    )
     engine = ScriptedEngine([f"So.\n{spelled}</tool_call>", say("3")])
     result = Agent(engine, tools=[add], thinking=Thinking(budget=budget)).run_sync("Go.")
     assert results(result.conversation) == ["3"]

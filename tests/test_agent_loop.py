@@ -427,6 +427,37 @@ def test_nothing_to_do_is_an_error() -> None:
         agent.run_sync(conversation=done.conversation)
 
 
+def test_one_run_at_a_time_on_a_conversation() -> None:
+    async def main() -> None:
+        agent = Agent(ScriptedEngine([call("wait", seconds=0.05, name="x"), say("Done.")]), tools=[wait])
+        conversation = await agent.conversation()
+        async with agent.stream("Go.", conversation=conversation) as first:
+            async for event in first:
+                if event.kind == "tool_started":
+                    with pytest.raises(ConversationError, match="another run"):
+                        await agent.run("Me too.", conversation=conversation)
+        assert first.result.output == "Done."
+        assert [m["content"] for m in conversation.messages if m["role"] == "user"] == ["Go."]
+
+    anyio.run(main)
+
+
+def test_a_history_that_ends_in_a_call_goes_on_with_it() -> None:
+    history = [
+        {"role": "user", "content": "1 + 2?"},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"function": {"name": "add", "arguments": '{"a":1,"b":2}'}}],
+        },
+    ]
+    engine = ScriptedEngine([say("3")])
+    conversation = Conversation(engine, messages=history, tools=[add.schema])
+    result = run(Agent(engine, tools=[add]), None, conversation=conversation)
+    assert result.output == "3"
+    assert results(conversation) == ["3"]
+
+
 def test_usage_can_be_shared_and_sampling_passed_on() -> None:
     total = Usage()
     engine = ScriptedEngine([say("a"), say("b")])

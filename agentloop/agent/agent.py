@@ -223,7 +223,9 @@ class Agent(Generic[Deps]):
 
     async def conversation(self, *, deps: Deps | None = None) -> Conversation:
         """A new conversation with this agent's instructions and tools, for runs to come."""
-        return await self._start(self._new_run(None, deps, {}))
+        run = self._new_run(None, deps, {})
+        async with run.open_toolsets():
+            return await run.make_conversation()
 
     # -- below
 

@@ -13,7 +13,6 @@ import anyio
 
 from ..events import RunEnded
 from ..exceptions import ContextFull, ConversationFull, DecodeCancelled, RunCancelled, RunError, UsageLimitExceeded
-from ..tools.toolset import Toolset
 from .result import RunResult
 from .run import Run
 
@@ -22,17 +21,18 @@ __all__ = ["drive", "run_loop"]
 
 async def run_loop(run: Run) -> RunResult[object]:
     """Take model turns until there is an answer, or calls that wait for a person."""
-    await run.begin()
-    deferred = await run.finish_open_calls()
-    while deferred is None:
-        reply = await run.model_turn()
-        if reply.calls:
-            deferred = await run.execute(reply.calls, reply.call_ids)
-        elif (nudge := run.nudge(reply)) is not None:
-            run.conversation.user(nudge)
-        else:
-            return run.result(reply.content, reply)
-    return run.result(deferred)
+    with (await run.make_conversation()).run():
+        run.begin()
+        deferred = await run.finish_open_calls()
+        while deferred is None:
+            reply = await run.model_turn()
+            if reply.calls:
+                deferred = await run.execute(reply.calls, reply.call_ids)
+            elif (nudge := run.nudge(reply)) is not None:
+                run.conversation.user(nudge)
+            else:
+                return run.result(reply.content, reply)
+        return run.result(deferred)
 
 
 async def drive(run: Run) -> RunResult[object]:
@@ -50,10 +50,7 @@ async def drive(run: Run) -> RunResult[object]:
             scope.cancel()
         with scope:
             try:
-                async with contextlib.AsyncExitStack() as opened:
-                    for source in run.sources:
-                        if isinstance(source, Toolset):
-                            await opened.enter_async_context(source)
+                async with run.open_toolsets():
                     result = await run_loop(run)
                 run.emit(RunEnded(result))
                 return result

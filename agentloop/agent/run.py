@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any
@@ -21,7 +22,7 @@ from ..events import Event, Retry, ToolFinished, ToolProgress, ToolStarted, Turn
 from ..exceptions import ContextFull, ConversationError, TemplateError, UnexpectedModelBehavior
 from ..limits import Usage, UsageLimits
 from ..tools import ApprovalRequest, ResultCap, Tool, ToolEvent, ToolResult, run_calls
-from ..tools.toolset import ToolSource, collect_tools
+from ..tools.toolset import Toolset, ToolSource, collect_tools
 from .repeats import RepeatGuard
 from .result import DeferredCall, DeferredToolRequests, DeferredToolResults, RunResult
 
@@ -87,10 +88,23 @@ class Run:
         self.usage.seconds = self._seconds_before + seconds
         return seconds
 
-    async def begin(self) -> None:
-        """Make or take the conversation, and append the prompt."""
+    @asynccontextmanager
+    async def open_toolsets(self) -> AsyncIterator[None]:
+        """The toolsets are open inside, servers and all."""
+        async with AsyncExitStack() as opened:
+            for source in self.sources:
+                if isinstance(source, Toolset):
+                    await opened.enter_async_context(source)
+            yield
+
+    async def make_conversation(self) -> Conversation:
+        """Make the conversation, or take the one that was given."""
         await self._collect_tools()
         self.started = await self.start(self)
+        return self.started
+
+    def begin(self) -> None:
+        """Append the prompt."""
         conversation = self.conversation
         self.first_message = len(conversation.messages)
         if self.prompt is None:

@@ -21,10 +21,11 @@ from ..limits import TurnUsage, Usage
 from ..templates import Template, for_model
 from ..templates.messages import normalise
 from .answering import answer, prefill
+from .history import from_openai
 from .saved import load, save
 from .steering import budget_for
 from .thinking import Thinking
-from .turns import Difference, Turn, TurnReply
+from .turns import Difference, Turn, TurnReply, find_difference
 
 if TYPE_CHECKING:
     from ..templates import ReplyEnd
@@ -39,8 +40,9 @@ class Conversation:
     `tool_call_id`) over one live sequence of `engine`.
 
     `instructions` is the system message; `tools` are schemas in OpenAI form, fixed for the conversation's life, since
-    they stand at its head. `template` defaults to the model's own, `thinking` to `Thinking()`. Messages that are
-    appended wait until `reply` decodes them and the model answers. One thread at a time may use it.
+    they stand at its head. `messages` may be a history in OpenAI form. `template` defaults to the model's own,
+    `thinking` to `Thinking()`. Messages that are appended wait until `reply` decodes them and the model answers. One
+    thread at a time may use it.
     """
 
     def __init__(
@@ -73,9 +75,11 @@ class Conversation:
         self._head = 0  # tokens of instructions and tools, once they are decoded
         self._calls = 0  # calls named so far
         self._busy = threading.Lock()
+        self._running = threading.Lock()
         if instructions:
             self._messages.append({"role": "system", "content": instructions})
-        self.append(*messages)
+        given = list(messages)
+        self.append(*(from_openai(given) if any(m.get("role") == "user" for m in given) else given))
 
     # -- what it holds
 
@@ -122,11 +126,12 @@ class Conversation:
     @property
     def open_calls(self) -> list[dict[str, Any]]:
         """Tool calls of the last reply that have no result yet, in OpenAI form."""
-        last = next((m for m in reversed(self._messages) if m["role"] == "assistant"), None)
-        if last is None or any(m["role"] == "user" for m in self.pending):
+        at = max((i for i, m in enumerate(self._messages) if m["role"] == "assistant"), default=-1)
+        behind = self._messages[at + 1 :]
+        if at < 0 or any(m["role"] == "user" for m in behind):
             return []
-        answered = {m.get("tool_call_id") for m in self._messages[self._closed :]}
-        return [call for call in last.get("tool_calls") or [] if call["id"] not in answered]
+        answered = {m.get("tool_call_id") for m in behind}
+        return [call for call in self._messages[at].get("tool_calls") or [] if call["id"] not in answered]
 
     def __repr__(self) -> str:
         waiting = len(self._messages) - self._closed
@@ -262,7 +267,7 @@ class Conversation:
             child._sequence = self._sequence.fork()
             child._messages, child._turns = list(self._messages), list(self._turns)
             child.held, child.announced = dict(self.held), list(self.announced)
-            child.usage, child._busy = Usage(), threading.Lock()
+            child.usage, child._busy, child._running = Usage(), threading.Lock(), threading.Lock()
             child._budget = budget_for(child.thinking, child.engine.vocab)
             return child
 
@@ -287,14 +292,7 @@ class Conversation:
         own = self.engine.vocab.decode(self.tokens[: self._mark])
         closed = self._messages[: self._closed]
         text = self.template.render(closed, self.tools or None, add_generation_prompt=False, **self.knobs)
-        rendered = text.encode("utf-8", "replace")
-        complete = self._ended != "complete" or not rendered[len(own) :].strip()
-        if rendered.startswith(own) and complete:
-            return None
-        at = next(
-            (i for i, (a, b) in enumerate(zip(own, rendered, strict=False)) if a != b), min(len(own), len(rendered))
-        )
-        return Difference(at, own[at : at + 80], rendered[at : at + 80])
+        return find_difference(own, text.encode("utf-8", "replace"), complete=self._ended == "complete")
 
     # -- keeping
 
@@ -324,6 +322,18 @@ class Conversation:
     def close(self) -> None:
         """Give the sequence back to the engine."""
         self._sequence.close()
+
+    @contextmanager
+    def run(self) -> Iterator[None]:
+        """Held while an agent runs on it, from the prompt to the answer; ConversationError when another run is on."""
+        if not self._running.acquire(blocking=False):
+            raise ConversationError(
+                "another run is going on in this conversation; fork it, or wait until that has ended"
+            )
+        try:
+            yield
+        finally:
+            self._running.release()
 
     @contextmanager
     def _exclusive(self) -> Iterator[None]:

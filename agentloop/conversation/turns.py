@@ -11,7 +11,7 @@ from ..limits import TurnUsage
 if TYPE_CHECKING:
     from ..templates import Reply, ReplyEnd
 
-__all__ = ["Difference", "ReplyFinish", "Turn", "TurnReply"]
+__all__ = ["Difference", "ReplyFinish", "Turn", "TurnReply", "find_difference"]
 
 ReplyFinish = Literal["end", "length", "stopped", "context", "cancelled", "failed", "prefilled"]
 """How a reply ended: as `FinishReason` of the engine, or `cancelled`, `failed` by an error of the
@@ -81,3 +81,12 @@ class Difference(NamedTuple):
     at: int
     own: bytes
     rendered: bytes
+
+
+def find_difference(own: bytes, rendered: bytes, *, complete: bool) -> Difference | None:
+    """Where `own` is no beginning of `rendered`, or, when it is `complete`, not all of it but white space."""
+    if rendered.startswith(own) and not (complete and rendered[len(own) :].strip()):
+        return None
+    shorter = min(len(own), len(rendered))
+    at = next((i for i, (a, b) in enumerate(zip(own, rendered, strict=False)) if a != b), shorter)
+    return Difference(at, own[at : at + 80], rendered[at : at + 80])
