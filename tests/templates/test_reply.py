@@ -206,6 +206,7 @@ def test_text_behind_a_call_is_kept() -> None:
     reply = read("Before.\n\n" + spell("now") + "\nAfter.")
     assert reply.content == "Before.\n\nAfter."
     assert reply.calls[0].status == "ok"
+    assert read("Before.\n" + spell("now") + "\nAfter.").content == "Before.\n\nAfter."
 
 
 def test_json_values_keep_their_types_and_tags() -> None:
@@ -272,6 +273,12 @@ def test_different_duplicates_are_refused() -> None:
 def test_a_bad_call_leaves_the_others_alone() -> None:
     reply = read("<tool_call>\nwhat\n</tool_call>\n" + spell("now") + "\n" + spell("nope"))
     assert [call.status for call in reply.calls] == ["malformed", "ok", "unknown_tool"]
+
+
+def test_an_open_call_behind_a_whole_one_is_no_text() -> None:
+    reply = read(spell("now") + "\n<tool_call>\n<function=write>\n<parameter=content>\nx")
+    assert [(call.name, call.status) for call in reply.calls] == [("now", "ok"), ("write", "malformed")]
+    assert reply.content == ""
 
 
 def test_a_fenced_example_is_no_call() -> None:
