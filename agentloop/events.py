@@ -1,5 +1,6 @@
 """What a run streams, in order. Every event is a frozen dataclass with a literal `kind`.
 
+Compacted?                      the history was made shorter first
 TurnStarted                     a model turn begins: its new tokens are about to be decoded
 PrefillProgress*                between batches of a long prefill
 (ReasoningDelta | TextDelta | CallDelta | BudgetForced)*    as the model writes
@@ -26,6 +27,7 @@ __all__ = [
     "BudgetForced",
     "CallDelta",
     "CallReady",
+    "Compacted",
     "Event",
     "PrefillProgress",
     "ReasoningDelta",
@@ -48,6 +50,15 @@ class TurnStarted:
     reused: int
     new: int
     kind: Literal["turn_started"] = field(default="turn_started", init=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """The history was made shorter before this turn: from `before` tokens to `after`."""
+
+    before: int
+    after: int
+    kind: Literal["compacted"] = field(default="compacted", init=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +178,7 @@ class RunEnded:
 
 
 Event = Union[  # noqa: UP007  (a name that isinstance and get_args can take apart on 3.10)
+    Compacted,
     TurnStarted,
     PrefillProgress,
     ReasoningDelta,

@@ -14,7 +14,7 @@ import anyio.to_thread
 from typing_extensions import TypeVar, Unpack
 
 from ..context import RunContext
-from ..conversation import Conversation, Thinking, in_worker
+from ..conversation import Compaction, Conversation, Thinking, in_worker
 from ..engine.seam import EngineLike, Sampling
 from ..exceptions import AgentLoopError, RunCancelled, ToolDefinitionError
 from ..limits import Usage, UsageLimits
@@ -45,7 +45,8 @@ class Agent(Generic[Deps]):
     bounds one reply. `retries`: how often in a row the model may leave a reply empty or call what does not exist; it is
     also the `max_retries` of tools given as plain functions. `approve` decides on calls that need approval; without it
     a run stops with DeferredToolRequests. `result_cap` bounds a tool's result, in tokens; a `ResultCap` with a folder
-    keeps the whole text there. `tool_timeout` in seconds holds for tools without one of their own.
+    keeps the whole text there. `tool_timeout` in seconds holds for tools without one of their own. `compaction`
+    lets a run make its history shorter when the context fills up; without it a full context is an error.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class Agent(Generic[Deps]):
         approve: Approve | None = None,
         result_cap: ResultCap | int | None = None,
         tool_timeout: float | None = None,
+        compaction: Compaction | None = None,
         template: Template | None = None,
         deps_type: type[Deps] | None = None,
         name: str | None = None,
@@ -79,6 +81,7 @@ class Agent(Generic[Deps]):
         self.approve = approve
         self.result_cap = result_cap
         self.tool_timeout = tool_timeout
+        self.compaction = compaction
         self.template = template
         self.deps_type = deps_type
         self._engine = engine
@@ -246,6 +249,7 @@ class Agent(Generic[Deps]):
             decisions=decisions,
             result_cap=self.result_cap,
             tool_timeout=self.tool_timeout,
+            compaction=self.compaction,
             save_to=options.get("save_to"),
             started=options.get("conversation"),
         )

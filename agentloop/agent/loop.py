@@ -29,7 +29,7 @@ async def run_loop(run: Run) -> RunResult[object]:
             if reply.calls:
                 deferred = await run.execute(reply.calls, reply.call_ids)
             elif (nudge := run.nudge(reply)) is not None:
-                run.conversation.user(nudge)
+                run.conversation.append({"role": "user", "content": nudge, "note": True})
             else:
                 return run.result(reply.content, reply)
         return run.result(deferred)

@@ -16,9 +16,10 @@ import anyio.to_thread
 from ..arguments import check_call
 from ..calls import Call
 from ..context import RunContext
-from ..conversation import Conversation, TurnReply, in_worker
+from ..conversation import Compaction, Conversation, TurnReply, in_worker
+from ..conversation.compaction import can_compact
 from ..engine.seam import CancelToken, Sampling
-from ..events import Event, Retry, ToolFinished, ToolProgress, ToolStarted, TurnEnded
+from ..events import Compacted, Event, Retry, ToolFinished, ToolProgress, ToolStarted, TurnEnded
 from ..exceptions import ContextFull, ConversationError, TemplateError, UnexpectedModelBehavior
 from ..limits import Usage, UsageLimits
 from ..tools import ApprovalRequest, ResultCap, Tool, ToolEvent, ToolResult, run_calls
@@ -57,6 +58,7 @@ class Run:
     decisions: DeferredToolResults = field(default_factory=DeferredToolResults)
     result_cap: ResultCap | int | None = None
     tool_timeout: float | None = None
+    compaction: Compaction | None = None
     save_to: str | PathLike[str] | None = None
     started: Conversation | None = None
     tools: Mapping[str, Tool] = field(default_factory=dict[str, Tool])
@@ -147,14 +149,15 @@ class Run:
         """Decode what waits, let the model answer. Raises when a limit is reached before or by this turn."""
         conversation, limits, usage = self.conversation, self.limits, self.usage
         self.clock()
+        before = len(conversation.usage.turns)
         await self._announce_tools()
+        await self._compact()
         counted = limits.input_tokens_limit is not None or limits.total_tokens_limit is not None
         limits.check_before_request(usage, len(conversation.prompt_ids()) if counted else 0)
         self.step += 1
         room = limits.output_room(usage)
         most = self.max_tokens if room is None else room if self.max_tokens is None else min(room, self.max_tokens)
         thoughts = None if limits.reasoning_tokens_limit is None else limits.reasoning_tokens_limit - usage.reasoning
-        before = len(conversation.usage.turns)
 
         def work(cancel: CancelToken, on_event: Callable[[Event], None]) -> TurnReply:
             return conversation.reply(
@@ -183,6 +186,20 @@ class Run:
         if reply.finish == "context":
             raise ContextFull(1, 0, conversation.sequence.n_ctx)
         return reply
+
+    async def _compact(self) -> None:
+        """Make the history shorter when it fills more of the context than it may."""
+        conversation, settings = self.conversation, self.compaction
+        if settings is None or not can_compact(conversation, settings):
+            return
+        used = len(conversation.tokens) + len(conversation.prompt_ids())
+        if used <= settings.at * conversation.sequence.n_ctx:
+            return
+        try:
+            done = await in_worker(lambda cancel, _: conversation.compact(settings, cancel=cancel), cancel=self.cancel)
+        except ConversationError as error:
+            raise UnexpectedModelBehavior("compaction", str(error)) from error
+        self.emit(Compacted(done.before, done.after))
 
     async def execute(self, calls: Sequence[Call], ids: Sequence[str]) -> DeferredToolRequests | None:
         """Run the calls, together where they may, and append their results in order; or hold them, when one of the

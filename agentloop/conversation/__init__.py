@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .compaction import Compaction, CompactionResult
 from .conversation import Conversation
 from .history import from_openai, to_openai
 from .saved import read_saved
@@ -10,6 +11,8 @@ from .turns import Difference, Turn, TurnReply
 from .worker import in_worker
 
 __all__ = [
+    "Compaction",
+    "CompactionResult",
     "Conversation",
     "Difference",
     "Thinking",

@@ -7,9 +7,8 @@ prompt of a reply that is made again); they are kept as far as they are a prefix
 
 from __future__ import annotations
 
-import json
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -19,9 +18,9 @@ from ..events import Event
 from ..exceptions import ConversationError
 from ..limits import TurnUsage, Usage
 from ..templates import Template, for_model
-from ..templates.messages import normalise
 from .answering import answer, prefill
-from .history import from_openai
+from .compaction import Compaction, CompactionResult, compact
+from .messages import Message, MessageLog
 from .saved import load, save
 from .steering import budget_for
 from .thinking import Thinking
@@ -32,10 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Conversation"]
 
-Message = Mapping[str, Any]
 
-
-class Conversation:
+class Conversation(MessageLog):
     """Messages in OpenAI form (`role`, `content`, `reasoning_content`, `tool_calls` with arguments as mappings,
     `tool_call_id`) over one live sequence of `engine`.
 
@@ -57,41 +54,24 @@ class Conversation:
         messages: Iterable[Message] = (),
         sequence: SequenceLike | None = None,
     ) -> None:
+        super().__init__(instructions, tools, messages)
         self.engine = engine
         self.template: Template = template if template is not None else for_model(engine.chat_template, engine.metadata)
         self.thinking = Thinking.of(thinking)
         self._budget = budget_for(self.thinking, engine.vocab)
         self.sampling = sampling or Sampling()
-        self.tools: list[dict[str, Any]] = [dict(tool) for tool in tools]
-        self.announced: list[dict[str, Any]] = []
         self.usage = Usage()
         self.held: dict[str, str] = {}
         self._sequence = sequence if sequence is not None else engine.sequence()
-        self._messages: list[dict[str, Any]] = []
         self._turns: list[Turn] = []
         self._mark = 0
-        self._closed = 0  # messages that the tokens before the mark spell
         self._ended: ReplyEnd | None = None
         self._head = 0  # tokens of instructions and tools, once they are decoded
         self._calls = 0  # calls named so far
         self._busy = threading.Lock()
         self._running = threading.Lock()
-        if instructions:
-            self._messages.append({"role": "system", "content": instructions})
-        given = list(messages)
-        self.append(*(from_openai(given) if any(m.get("role") == "user" for m in given) else given))
 
     # -- what it holds
-
-    @property
-    def messages(self) -> list[dict[str, Any]]:
-        """All messages, those that wait for their turn too; a new list of the same dictionaries: do not change them."""
-        return list(self._messages)
-
-    @property
-    def pending(self) -> list[dict[str, Any]]:
-        """Messages that were appended and not yet answered."""
-        return self._messages[self._closed :]
 
     @property
     def turns(self) -> tuple[Turn, ...]:
@@ -123,68 +103,9 @@ class Conversation:
         """How many more tokens fit."""
         return self._sequence.n_ctx - len(self._sequence)
 
-    @property
-    def open_calls(self) -> list[dict[str, Any]]:
-        """Tool calls of the last reply that have no result yet, in OpenAI form."""
-        at = max((i for i, m in enumerate(self._messages) if m["role"] == "assistant"), default=-1)
-        behind = self._messages[at + 1 :]
-        if at < 0 or any(m["role"] == "user" for m in behind):
-            return []
-        answered = {m.get("tool_call_id") for m in behind}
-        return [call for call in self._messages[at].get("tool_calls") or [] if call["id"] not in answered]
-
     def __repr__(self) -> str:
         waiting = len(self._messages) - self._closed
         return f"<Conversation of {len(self._turns)} turns, {len(self.tokens)} tokens, {waiting} messages waiting>"
-
-    # -- appending
-
-    def append(self, *messages: Message) -> None:
-        """Append messages; they are decoded with the next reply. Raises ConversationError for a message that does not
-        fit its place, InvalidMessage for one that no template can read; then none is appended."""
-        new = [dict(message) for message in messages]
-        for i, message in enumerate(new):
-            role = message.get("role")
-            if role not in ("system", "user", "assistant", "tool"):
-                raise ConversationError(f"message {i} has the role {role!r}; use system, user, assistant or tool")
-            if role == "system" and (self._messages or i):
-                raise ConversationError("a system message can only be the first one; say it in a user message instead")
-            if role == "assistant" and self._turns:
-                raise ConversationError(
-                    "an assistant message can only be part of a history that a conversation starts from"
-                )
-        normalise([message for message in new if message["role"] != "system"], start=False)
-        self._messages += new
-
-    def user(self, content: str | list[Any]) -> None:
-        """Append a user message."""
-        self.append({"role": "user", "content": content})
-
-    def tool_result(self, call_id: str, content: str, name: str | None = None) -> None:
-        """Append the result of a call."""
-        named = {"name": name} if name else {}
-        self.append({"role": "tool", "tool_call_id": call_id, **named, "content": content})
-
-    @property
-    def known_tools(self) -> list[dict[str, Any]]:
-        """The schemas that the model was told of: at the head, then those announced; a later one replaces an earlier
-        one of the same name."""
-        return list({schema["function"]["name"]: schema for schema in [*self.tools, *self.announced]}.values())
-
-    def announce(self, tools: Iterable[Message]) -> None:
-        """Tell the model of more tools, with a user message: the head of the conversation is never rewritten."""
-        new = [dict(tool) for tool in tools]
-        if new:
-            lines = "\n".join(json.dumps(tool, ensure_ascii=False) for tool in new)
-            self.user(f"From now on you can also call these functions, in the same format:\n\n{lines}")
-            self.announced += new
-
-    def drop_pending(self) -> list[dict[str, Any]]:
-        """Take back the messages that wait for their turn (never the instructions), and return them."""
-        keep = self._closed or len(self._instructions())
-        dropped = self._messages[keep:]
-        del self._messages[keep:]
-        return dropped
 
     def prompt_ids(self) -> list[int]:
         """The tokens that `reply` would append behind `mark` now: the waiting messages and the opening of a reply."""
@@ -234,9 +155,6 @@ class Conversation:
         with self._exclusive():
             return prefill(self, cancel=cancel, emit=on_event or _ignore)
 
-    def _instructions(self) -> list[dict[str, Any]]:
-        return self._messages[:1] if self._messages and self._messages[0]["role"] == "system" else []
-
     # -- going back, and going two ways
 
     def rewind(self, turn: int, *, keep_messages: bool = False) -> Truncation:
@@ -266,7 +184,7 @@ class Conversation:
             child.__dict__.update(self.__dict__)
             child._sequence = self._sequence.fork()
             child._messages, child._turns = list(self._messages), list(self._turns)
-            child.held, child.announced = dict(self.held), list(self.announced)
+            child.held = dict(self.held)
             child.usage, child._busy, child._running = Usage(), threading.Lock(), threading.Lock()
             child._budget = budget_for(child.thinking, child.engine.vocab)
             return child
@@ -295,6 +213,13 @@ class Conversation:
         return find_difference(own, text.encode("utf-8", "replace"), complete=self._ended == "complete")
 
     # -- keeping
+
+    def compact(
+        self, settings: Compaction | None = None, *, summary: str | None = None, cancel: CancelToken | None = None
+    ) -> CompactionResult:
+        """Make the history shorter: what lies before the last few messages becomes a summary, which the model writes on
+        a fork unless it is given. The pinned head stays decoded. Raises ConversationError when nothing gets shorter."""
+        return compact(self, settings or Compaction(), summary=summary, cancel=cancel)
 
     def save(self, path: str | PathLike[str], *, state: bool = True) -> None:
         """Write the conversation to `path` as JSON, in one step: the old file stays whole until the new one is. With

@@ -1,7 +1,8 @@
 """Messages in and out, in the form of OpenAI's chat completions.
 
 Inside, a message is the same with three differences: `arguments` of a call is a mapping, not JSON text; `content` is
-never None; every call has an id. `reasoning_content` holds the reasoning on both sides.
+never None; every call has an id. `reasoning_content` holds the reasoning on both sides. Two marks stay inside: `tools`
+on a message that announces some, `note` on one that the runtime wrote in the user's place.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def to_openai(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """A conversation's messages as an OpenAI client takes them; JSON values only."""
     out: list[dict[str, Any]] = []
     for message in messages:
-        new = {key: value for key, value in message.items() if key != "tool_calls"}
+        new = {key: value for key, value in message.items() if key not in ("tool_calls", "tools", "note")}
         calls = message.get("tool_calls")
         if calls:
             new["content"] = message.get("content") or None

@@ -138,7 +138,6 @@ def load(
         conversation._mark, conversation._closed = int(body["mark"]), int(body["closed"])
         conversation._ended, conversation._head = body["ended"], int(body["head"])
         conversation._calls, conversation.held = int(body["calls"]), dict(body["held"])
-        conversation.announced = [dict(schema) for schema in body["announced"]]
         conversation.usage = Usage.from_dict(body["usage"])
         tokens = [int(token) for token in body["tokens"]]
     except (KeyError, TypeError, ValueError) as error:
@@ -156,7 +155,6 @@ def to_body(conversation: Conversation) -> dict[str, Any]:
         "thinking": asdict(conversation.thinking),
         "sampling": asdict(conversation.sampling),
         "tools": conversation.tools,
-        "announced": conversation.announced,
         "messages": conversation.messages,
         "turns": [turn.to_dict() for turn in conversation.turns],
         "tokens": list(conversation.tokens),
