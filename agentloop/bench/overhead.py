@@ -20,7 +20,7 @@ def overhead(model: str | None = None, *, tokens: int = 400, rounds: int = 9) ->
     Returns {"bench", "ratio", "python_us_per_step", "decode_us_per_step"}: the last is the bare loop's time per step,
     python_us_per_step what generate adds to it.
     """
-    with Engine.load(model, n_ctx=4096, sequences=2) as engine:
+    with Engine.load(model, n_ctx=4096, sequences=2, drafters="none") as engine:
         prompt = engine.vocab.encode(_PROMPT, special=True)
         live, bare = engine.sequence(), engine.sequence()
         ids: list[int] = []

@@ -36,6 +36,16 @@ def _prototype(name: str, restype: Any, *argtypes: Any) -> Callable[..., Any]:
     return function  # type: ignore[no-any-return]
 
 
+def find_function(names: Sequence[str], restype: Any, *argtypes: Any) -> Callable[..., Any] | None:
+    """The first of `names` that the library exports, as a function; None if it exports none of them."""
+    for name in names:
+        try:
+            return _prototype(name, restype, *argtypes)
+        except AttributeError:
+            continue
+    return None
+
+
 _P, _I, _U, _Z, _B = ctypes.c_void_p, ctypes.c_int32, ctypes.c_uint32, ctypes.c_size_t, ctypes.c_bool
 
 # The bindings' own functions turn every pointer into a Python object; these keep addresses as integers.
@@ -91,8 +101,9 @@ def library_version() -> str:
 class NativeModel:
     """A loaded model file. `load` answers None when llama.cpp refuses the file."""
 
-    def __init__(self, handle: Any) -> None:
+    def __init__(self, handle: Any, load_mtp: bool) -> None:
         self.handle = handle
+        self.load_mtp = load_mtp
         self.vocab = _llama.llama_model_get_vocab(handle)
         self.n_vocab = int(_llama.llama_vocab_n_tokens(self.vocab))
         self.n_embd = int(_llama.llama_model_n_embd(handle))
@@ -116,7 +127,7 @@ class NativeModel:
         # stores of the tile configuration (ggml-cpu/amx/mmq.cpp, ggml_tile_config_init).
         params.use_extra_bufts = b"AMX_INT8 = 1" not in _llama.llama_print_system_info()
         handle = _llama.llama_model_load_from_file(os.fsencode(path), params)
-        return cls(handle) if handle else None
+        return cls(handle, load_mtp) if handle else None
 
     def chat_template(self) -> str | None:
         text = _llama.llama_model_chat_template(self.handle, None)
@@ -211,6 +222,16 @@ class NativeContext:
         assert 0 < n <= self.n_batch, f"a batch holds 1 to {self.n_batch} tokens, not {n}"
         behind = _pos_max(self.memory, seq)
         assert behind == pos - 1, f"position {pos} does not follow {behind} in sequence {seq}"
+        if not abortable or self._atoi is None:
+            return self._run(ids, pos, seq, all_outputs)
+        _set_abort(self.handle, self._atoi, ctypes.addressof(self._abort_flag))
+        try:
+            return self._run(ids, pos, seq, all_outputs)
+        finally:
+            _set_abort(self.handle, None, None)
+
+    def _run(self, ids: Sequence[int], pos: int, seq: int, all_outputs: bool) -> int:
+        n = len(ids)
         self.serial += 1
         self._seq[0] = seq
         if n == 1:
@@ -221,17 +242,23 @@ class NativeContext:
             self._out[:n] = all_outputs
             self._out[n - 1] = 1
         self._batch.n_tokens = n
-        if not abortable or self._atoi is None:
-            return int(_decode(self.handle, self._batch))
-        _set_abort(self.handle, self._atoi, ctypes.addressof(self._abort_flag))
-        try:
-            return int(_decode(self.handle, self._batch))
-        finally:
-            _set_abort(self.handle, None, None)
+        return int(_decode(self.handle, self._batch))
 
     def arm(self) -> None:
         """Forget earlier aborts; call it before the abortable decode is announced to whoever may abort it."""
         self._abort_flag[0] = b"0"
+
+    def feed_embeddings(self, rows: NDArray[np.float32]) -> None:
+        """Give every token of a batch the row of `rows` at its index, float32 [n_batch, n_embd]; the caller fills it
+        and keeps it alive."""
+        fields: Any = _llama.llama_batch._fields_
+        self._batch.embd = ctypes.cast(rows.ctypes.data, dict(fields)["embd"])
+
+    def decode_at(self, ids: Sequence[int], pos: int, seq: int) -> int:
+        """As `decode`, for a context that may begin anywhere: `pos` follows its last position, or it is empty."""
+        behind = _pos_max(self.memory, seq)
+        assert behind in (-1, pos - 1), f"position {pos} does not follow {behind} in sequence {seq}"
+        return self._run(ids, pos, seq, False)
 
     def abort(self) -> None:
         """Ask an abortable decode that runs now to stop. From any thread. CPU and Metal backends only."""

@@ -8,25 +8,23 @@ not on import.
 from __future__ import annotations
 
 import os
+import threading
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as SequenceOf
-from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..exceptions import ClosedError, EngineError, ModelLoadError, SnapshotError
+from ..exceptions import ClosedError, EngineError, SnapshotError
+from .calibration import cached_curve, measure_curve, store_curve
 from .checkpoints import CheckpointBudget, available_memory
 from .fingerprint import check_fingerprint, fingerprint_of
+from .loading import Loaded, load_model
 from .locks import FairLock
-from .modelfile import ModelFile, read_model_file
+from .policy import Policy
 from .sequence import Sequence
-from .shape import ModelShape
 from .snapshots import Snapshot
 from .vocab import Vocab
-
-if TYPE_CHECKING:
-    from ._native import NativeContext, NativeModel
 
 __all__ = ["Engine"]
 
@@ -35,19 +33,22 @@ class Engine:
     """Made by `Engine.load`. Safe to use from several threads: sequences take turns, batch by batch, in the order in
     which they asked. Use it as a context manager, or call `close`."""
 
-    def __init__(
-        self, file: ModelFile, model: NativeModel, context: NativeContext, slots: int, checkpoint_bytes: int
-    ) -> None:
-        self.file = file
-        self.shape = ModelShape.of(file)
-        self.model = model
-        self.context = context
+    def __init__(self, loaded: Loaded, slots: int, checkpoint_bytes: int) -> None:
+        self.file = loaded.file
+        self.shape = loaded.shape
+        self.model = loaded.model
+        self.context = loaded.context
+        self.drafters = loaded.drafters
+        self.threads = loaded.threads
         self.lock = FairLock()
-        self.cuttable = not (model.is_hybrid or model.is_recurrent)
-        self.n_ctx = context.n_ctx
-        self.n_batch = context.n_batch
+        self.cuttable = not (self.model.is_hybrid or self.model.is_recurrent)
+        self.n_ctx = self.context.n_ctx
+        self.n_batch = self.context.n_batch
         self.closed = False
-        self.vocab = Vocab(model)
+        self.vocab = Vocab(self.model)
+        self.policy = Policy([1.0])  # no drafts before it was calibrated
+        self._calibrated = not self.drafters
+        self._calibrating = threading.Lock()
         self._sequences: weakref.WeakSet[Sequence] = weakref.WeakSet()
         self.checkpoints = CheckpointBudget(checkpoint_bytes, self._sequences)
         self._slots: list[weakref.ref[Sequence] | None] = [None] * slots
@@ -62,8 +63,9 @@ class Engine:
         *,
         n_ctx: int = 0,
         sequences: int = 4,
+        drafters: str | Iterable[str] = "auto",
+        draft_max: int = 16,
         n_batch: int = 512,
-        ring: int = 8,
         threads: int | None = None,
         n_gpu_layers: int = -1,
         checkpoint_bytes: int | None = None,
@@ -73,67 +75,31 @@ class Engine:
         n_ctx: tokens that all live sequences share, and the most that one can hold; 0 takes the model's own length,
             bounded by what half of the free memory holds.
         sequences: how many live in the context at once; more are parked and brought back.
+        drafters: "auto" (all that the model allows), "none", or names: "suffix" (what followed the same tokens
+            before), "mtp" (the model's own next-token head).
+        draft_max: the longest draft. On recurrent models each token of it takes a snapshot plane a sequence; fewer are
+            made where all of them would pass 2 GiB. `stats()` reports planes and bytes.
         n_batch: tokens in one prefill batch; a cancel takes effect between batches.
-        ring: recurrent snapshot planes a sequence (0 where the model has none or llama.cpp cannot roll it back).
-        threads: None takes the number of physical cores that the process may use.
+        threads: None takes one for a model under 64 MiB, else the physical cores that the process may use.
         n_gpu_layers: -1 puts all layers on the GPU where there is one.
         checkpoint_bytes: bound for checkpoints of all sequences; None takes an eighth of the free memory.
 
         Raises ModelLoadError, and ValueError for settings that make no sense.
         """
-        for name, value, least in (
-            ("n_ctx", n_ctx, 0),
-            ("sequences", sequences, 1),
-            ("n_batch", n_batch, 1),
-            ("ring", ring, 0),
-            ("threads", 1 if threads is None else threads, 1),
-            ("checkpoint_bytes", checkpoint_bytes or 0, 0),
-        ):
-            if value < least:
-                raise ValueError(f"{name} must be >= {least}, not {value}")
-        if path is None:
-            from ..models import default_model_path
-
-            path = default_model_path()
-        file = read_model_file(Path(path))
-        shape = ModelShape.of(file)
-        from . import _native
-
-        model = _native.NativeModel.load(str(file.path), n_gpu_layers=n_gpu_layers, load_mtp=shape.mtp_layers == 1)
-        if model is None:
-            raise _refused(file, _native.recent_errors())
-        if not model.has_decoder or model.has_encoder:
-            model.close()
-            raise ModelLoadError(
-                file.path, "no_decoder", "not a decoder-only text model; agentloop cannot generate with it"
-            )
-        if n_ctx == 0:
-            n_ctx = _fitting_context(shape, model.n_ctx_train)
-        threads = threads or _physical_cores()
-        # Trailing ring + 1 tokens of a batch must fit one micro-batch (llama-batch.cpp), with a row to spare.
-        n_ubatch = max(n_batch, ring + 2)
-        context = _native.NativeContext.create(
-            model,
+        if checkpoint_bytes is not None and checkpoint_bytes < 0:
+            raise ValueError(f"checkpoint_bytes must be >= 0, not {checkpoint_bytes}")
+        loaded = load_model(
+            path,
             n_ctx=n_ctx,
-            n_batch=n_ubatch,
-            n_ubatch=n_ubatch,
-            n_seq_max=sequences,
-            n_rs_seq=ring,
-            n_outputs_max=max(sequences, ring + 1),
-            n_outputs_max_per_seq=0,
-            n_threads=threads,
-            n_threads_batch=threads,
-            kv_unified=True,
+            sequences=sequences,
+            n_batch=n_batch,
+            draft_max=draft_max,
+            drafters=drafters,
+            threads=threads,
+            n_gpu_layers=n_gpu_layers,
         )
-        if context is None:
-            errors = _native.recent_errors()
-            model.close()
-            detail = f" ({errors[-1]})" if errors else ""
-            raise ModelLoadError(
-                file.path, "refused", f"no context of {n_ctx} tokens could be made{detail}; try a smaller n_ctx"
-            )
         limit = available_memory() // 8 if checkpoint_bytes is None else checkpoint_bytes
-        return cls(file, model, context, sequences, limit)
+        return cls(loaded, sequences, limit)
 
     @property
     def name(self) -> str:
@@ -186,6 +152,8 @@ class Engine:
             sequence._row = snapshot.row
             sequence._seen = n
             sequence._checkpoints = list(snapshot.checkpoints)
+            for drafter in sequence._drafters:
+                drafter.load(snapshot.drafters.get(drafter.name, b""), tokens[:n])
             try:
                 self.activate(sequence)
             except EngineError as error:
@@ -206,6 +174,8 @@ class Engine:
         with self.lock:
             if not self.closed:
                 self.closed = True
+                for factory in self.drafters:
+                    factory.close()
                 self.context.close()
                 self.model.close()
 
@@ -219,6 +189,21 @@ class Engine:
 
     def __repr__(self) -> str:
         return f"<Engine {self.name!r}, n_ctx={self.n_ctx}, sequences={len(self._slots)}>"
+
+    def calibrate(self) -> None:
+        """Know the verify-cost curve before the first draft: from the cache, or measured now. No lock needed. It
+        happens by itself with the first generation."""
+        with self._calibrating:
+            if self._calibrated:
+                return
+            rows = 1 + max(factory.depth for factory in self.drafters)
+            curve = cached_curve(self, rows)
+            if curve is None:
+                curve = measure_curve(self, rows)
+                store_curve(self, curve)
+            with self.lock:
+                self.policy = Policy(curve)
+            self._calibrated = True
 
     # -- below: for sequences, with the lock held unless said otherwise
 
@@ -242,6 +227,7 @@ class Engine:
                     self._drop_slot(slot)
                     state.slot = None
                     raise EngineError("a parked sequence could not be brought back; its tokens can be decoded again")
+            sequence._move_drafters(slot)
         self._clock += 1
         self._used[state.live()] = self._clock
 
@@ -264,10 +250,12 @@ class Engine:
         if len(self._slots) == 1:
             child._state.n = parent._state.n
             child._state.blob = self.context.save(parent._state.live()) if parent._state.n else None
+            child._drafters = [drafter.fork(None) for drafter in parent._drafters]
             return
         slot = self._free_slot(parent)
         self._slots[slot] = weakref.ref(child)
         child._state.copy_from(self.context, parent._state, slot)
+        child._drafters = [drafter.fork(slot) for drafter in parent._drafters]
         self._clock += 1
         self._used[slot] = self._clock
 
@@ -287,6 +275,7 @@ class Engine:
             self.fingerprint(),
             pinned,
             dict(extra),
+            {drafter.name: drafter.save() for drafter in sequence._drafters},
         )
 
     def forget(self, sequence: Sequence) -> None:
@@ -339,6 +328,7 @@ class Engine:
         if sequence is not None:
             sequence._row = sequence._known_row()
             sequence._state.park(self.context)
+            sequence._move_drafters(None)
         self._drop_slot(slot)
 
     def _drop_slot(self, slot: int) -> None:
@@ -349,30 +339,3 @@ class Engine:
     def _check_open(self) -> None:
         if self.closed:
             raise ClosedError("the engine was closed before; load it again")
-
-
-def _refused(file: ModelFile, errors: list[str]) -> ModelLoadError:
-    known = file.architecture or "no architecture"
-    causes = [e for e in errors if "error loading model" in e] or errors
-    detail = f": {causes[0].partition('error loading model: ')[2] or causes[0]}" if causes else ""
-    return ModelLoadError(
-        file.path, "refused", f"llama.cpp could not load this file ({known}){detail}; is it a complete text model?"
-    )
-
-
-def _fitting_context(shape: ModelShape, n_ctx_train: int) -> int:
-    """The model's own length, or what half of the free memory holds, in multiples of 256."""
-    most = max(n_ctx_train, 512)
-    if shape.kv_bytes_per_token:
-        most = min(most, available_memory() // 2 // shape.kv_bytes_per_token)
-    return max(512, most // 256 * 256)
-
-
-def _physical_cores() -> int:
-    """Cores that this process may use, counting two hyper-threads as one where the system tells."""
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    try:
-        text = Path("/sys/devices/system/cpu/smt/active").read_text()
-    except OSError:
-        text = "0"
-    return max(1, usable // 2 if text.strip() == "1" and usable > 1 else usable)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ..exceptions import DecodeCancelled, EngineError
 from .sampling import Sampler, logprob
 from .seam import CancelToken, FinishReason, Force, Sampling, Steering, Stop, Token
+from .speculation import Speculator
 
 if TYPE_CHECKING:
     from .sequence import Sequence
@@ -67,44 +68,64 @@ class Generation:
         self._steps.close()
 
     def _run(self) -> Generator[Token, None, None]:
-        seq, sampler, steering, cancel = self._seq, self._sampler, self._steering, self._cancel
+        seq, cancel = self._seq, self._cancel
         tokens, counters, eog = seq._tokens, seq._counters, seq._engine.vocab.eog
-        want_logprob, n_ctx, lock = sampler.sampling.logprobs, seq.n_ctx, seq._engine.lock
+        if seq._drafters:
+            seq._engine.calibrate()
+        step = Speculator(seq, self._sampler, self._steering).step if seq._drafters else self._plain_step
         made = 0
         while made < self._max:
             self._begin()
             try:
-                if len(tokens) >= n_ctx:
+                if len(tokens) >= seq.n_ctx:
                     self._finish = "context"
                     return
                 if cancel is not None and cancel.cancelled:
                     raise DecodeCancelled(f"cancelled after {made} generated tokens")
                 started = time.perf_counter()
-                allowed = None if steering is None else steering.allowed()
-                with lock:
-                    row = seq._next_row()
-                    chosen = sampler.choose(row, tokens, allowed)
-                    token = Token(chosen, logprob(row, chosen) if want_logprob else None)
-                tokens.append(chosen)
-                made += 1
-                counters.generated += 1
+                new, answer = step(self._max - made)
                 counters.decode_s += time.perf_counter() - started
-                answer = None if steering is None else steering.accept(token)
             finally:
                 seq._busy.release()
-            yield token
+            made += len(new)
+            yield from self._hand_out(new)
             while answer is not None:
                 if isinstance(answer, Stop):
                     self._finish, self._stop = "stopped", answer.reason
                     return
-                forced, answer = self._force(answer)
-                made += len(forced)
-                yield from forced
-                chosen = tokens[-1]
-            if chosen in eog:
+                new, answer = self._force(answer)
+                made += len(new)
+                yield from self._hand_out(new)
+            if tokens[-1] in eog:
                 self._finish = "end"
                 return
         self._finish = "length"
+
+    def _hand_out(self, new: list[Token]) -> Generator[Token, None, None]:
+        """Yield them one by one; when the caller ends it between two, the rest is taken back."""
+        if len(new) == 1:
+            yield new[0]
+            return
+        for i, token in enumerate(new):
+            try:
+                yield token
+            except GeneratorExit:
+                rest = len(new) - 1 - i
+                if rest and self._seq._epoch == self._epoch and not self._seq._closed:
+                    self._seq.truncate(len(self._seq._tokens) - rest)
+                raise
+
+    def _plain_step(self, _: int) -> tuple[list[Token], Stop | Force | None]:
+        """One token, one row."""
+        seq, sampler, steering = self._seq, self._sampler, self._steering
+        allowed = None if steering is None else steering.allowed()
+        with seq._engine.lock:
+            row = seq._next_row()
+            chosen = sampler.choose(row, seq._tokens, allowed)
+            token = Token(chosen, logprob(row, chosen) if sampler.sampling.logprobs else None)
+        seq._tokens.append(chosen)
+        seq._counters.generated += 1
+        return [token], None if steering is None else steering.accept(token)
 
     def _begin(self) -> None:
         self._seq._enter()

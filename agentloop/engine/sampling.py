@@ -124,8 +124,12 @@ class Sampler:
         ids, probs = target_probs(row, self.sampling, history, allowed)
         if len(ids) == 1:
             return int(ids[0])
+        # In order of ids, not of probability: a harmless difference of logits then moves a border a little, where two
+        # tokens that change places would change the text.
+        order = np.argsort(ids)
         point = uniform(self.seed, len(history))
-        return int(ids[min(int(np.searchsorted(np.cumsum(probs), point, side="right")), len(ids) - 1)])
+        place = int(np.searchsorted(np.cumsum(probs[order]), point, side="right"))
+        return int(ids[order[min(place, len(ids) - 1)]])
 
 
 def logprob(row: NDArray[np.float32], token: int) -> float:

@@ -7,6 +7,7 @@ behind; the next call then decodes what is missing first.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 from ..exceptions import ClosedError, ContextFull, DecodeCancelled, DecodeError, EngineError
 from .checkpoints import Checkpoint
 from .counters import Counters
+from .drafters import Drafter
 from .generation import Generation
 from .seam import CancelToken, Progress, Sampling, SequenceStats, Steering, Truncation
 from .snapshots import Snapshot
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from .engine import Engine
 
 __all__ = ["Sequence"]
+
+_log = logging.getLogger("agentloop.engine")
 
 _ABORTABLE = 8  # batches above this many tokens can be stopped in the middle, where the backend allows it
 
@@ -43,7 +47,9 @@ class Sequence:
         self._state = LiveState(engine.cuttable)
         self._row: NDArray[np.float32] | None = None  # logits behind the state, if kept
         self._row_serial = -1  # else: the decode that left them in the context's buffer
+        self._row_index = -1  # which row of that decode
         self._checkpoints: list[Checkpoint] = []  # by position
+        self._drafters: list[Drafter] = [factory.create() for factory in engine.drafters]
         self._counters = Counters()
         self._seen = 0  # leading tokens that were decoded once; decoding them again counts as recomputed
         self._epoch = 0  # changes when tokens are cut or appended by anything but the running generation
@@ -105,6 +111,7 @@ class Sequence:
             except BaseException:
                 del self._tokens[max(self._state.n, start) :]
                 self._seen = min(self._seen, len(self._tokens))
+                self._forget_behind_state()
                 raise
 
     def logits(self) -> NDArray[np.float32]:
@@ -152,6 +159,7 @@ class Sequence:
             del self._tokens[n:]
             self._seen = min(self._seen, n)
             self._drop_checkpoints(n)
+            self._forget_behind_state()
             if self._state.n < n - 1:
                 self._catch_up()
             return how
@@ -243,10 +251,10 @@ class Sequence:
                     self._decode(self._tokens[self._state.n : stop], cancel)
                     if stop in marks:
                         self._keep_checkpoint("prefill", False)
+                    if stop == end:  # before another sequence's decode takes the buffer
+                        self._row = self._known_row()
                 if progress is not None:
                     progress(self._state.n - first, end - first)
-            with self._engine.lock:
-                self._row = self._known_row()
         finally:
             self._counters.prefill_s += time.perf_counter() - started
 
@@ -257,19 +265,71 @@ class Sequence:
                 self._engine.activate(self)
                 self._decode(self._tokens[self._state.n : min(end, self._state.n + self._engine.n_batch)], cancel)
 
+    def _decode_to_locked(self, end: int) -> None:
+        """The same with the lock held already; there is something to do only after a repair that failed."""
+        while self._state.n < end:
+            self._decode(self._tokens[self._state.n : min(end, self._state.n + self._engine.n_batch)])
+
+    def _keep_rows(self, n: int, row_index: int) -> None:
+        """After a verified draft: go back to `n` tokens; row `row_index` of the batch has the logits behind them."""
+        serial = self._row_serial
+        if not self._state.roll_back(self._engine.context, n):
+            # The ring did not do what it must; fall back to what is always exact.
+            self._to_checkpoint(n)
+            self._decode_to_locked(n)
+            return
+        self._seen = min(self._seen, n)
+        self._row, self._row_serial, self._row_index = None, serial, row_index
+
+    def _observe(self, ids: SequenceOf[int], start: int, rows: int) -> None:
+        """Tell the drafters what the target decoded; the first `rows` ids stay. One that fails is left out."""
+        for drafter in list(self._drafters):
+            try:
+                drafter.observe(self._engine.context, ids, start, rows)
+            except Exception as error:
+                self._lose_drafter(drafter, error)
+
+    def _forget_behind_state(self) -> None:
+        """Drafters know nothing behind the state: what they saw there was cut, or will be decoded again."""
+        with self._engine.lock:
+            self._rewind_drafters(self._state.n)
+
+    def _rewind_drafters(self, n: int) -> None:
+        for drafter in list(self._drafters):
+            try:
+                drafter.rewind(n)
+            except Exception as error:
+                self._lose_drafter(drafter, error)
+
+    def _move_drafters(self, slot: int | None) -> None:
+        for drafter in list(self._drafters):
+            try:
+                drafter.move(slot)
+            except Exception as error:
+                self._lose_drafter(drafter, error)
+
+    def _lose_drafter(self, drafter: Drafter, error: Exception) -> None:
+        _log.warning("drafter %s failed and is left out of this sequence: %r", drafter.name, error)
+        if drafter in self._drafters:
+            self._drafters.remove(drafter)
+
     def _next_row(self) -> NDArray[np.float32]:
         """Logits for the next token, valid until the next decode; a waiting token is decoded for it. Lock held."""
         self._engine.activate(self)
         n = self._state.n
         if n == len(self._tokens):
             return self._behind()
-        if n < len(self._tokens) - 1:  # only after a repair that failed
-            while self._state.n < len(self._tokens) - 1:
-                self._decode(self._tokens[self._state.n : len(self._tokens) - 1][: self._engine.n_batch])
+        self._decode_to_locked(len(self._tokens) - 1)
         self._decode(self._tokens[-1:])
         return self._engine.context.row(-1)
 
-    def _decode(self, ids: SequenceOf[int], cancel: CancelToken | None = None, all_outputs: bool = False) -> None:
+    def _decode(
+        self,
+        ids: SequenceOf[int],
+        cancel: CancelToken | None = None,
+        all_outputs: bool = False,
+        observe: bool = True,
+    ) -> None:
         """One batch, lock held, slot taken. On failure the state is repaired, then DecodeError or DecodeCancelled."""
         ctx, state = self._engine.context, self._state
         before, size = state.n, len(ids)
@@ -287,10 +347,12 @@ class Sequence:
                 continue  # cells were freed; llama.cpp left the state as it was
             break
         if code == 0:
-            self._row_serial = ctx.serial
+            self._row_serial, self._row_index = ctx.serial, -1
             self._counters.evaluated += size
             self._counters.recomputed += max(0, min(self._seen, before + size) - before)
             self._seen = max(self._seen, before + size)
+            if observe:
+                self._observe(ids, before, size)
             return
         if code in (1, -1):  # refused before anything was computed
             self._row = row
@@ -371,7 +433,7 @@ class Sequence:
         """Logits behind the state, if they are still to be had. Lock held."""
         ctx = self._engine.context
         if self._row is None and self._row_serial == ctx.serial:
-            self._row = ctx.row(-1).copy()
+            self._row = ctx.row(self._row_index).copy()
         return self._row
 
     def _behind(self) -> NDArray[np.float32]:

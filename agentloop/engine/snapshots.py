@@ -35,7 +35,8 @@ _CHUNK = 8 << 20
 class Snapshot:
     """`state` holds llama.cpp's full state of the first `n_decoded` of `tokens`; `row` the logits behind it, float32
     [n_vocab], or None. `checkpoints` are the pinned ones. `extra` is the caller's, bytes by name. `fingerprint` tells
-    which model file, template, library and context settings the state belongs to."""
+    which model file, template, library and context settings the state belongs to. `drafters`: their own states by
+    name; without them drafts start poorly and nothing else changes."""
 
     tokens: tuple[int, ...] = field(repr=False)
     n_decoded: int
@@ -44,12 +45,14 @@ class Snapshot:
     fingerprint: Mapping[str, str]
     checkpoints: tuple[Checkpoint, ...] = ()
     extra: Mapping[str, bytes] = field(default_factory=dict[str, bytes], repr=False)
+    drafters: Mapping[str, bytes] = field(default_factory=dict[str, bytes], repr=False)
 
     @property
     def n_bytes(self) -> int:
         """Bytes in memory, roughly."""
         rows = 0 if self.row is None else self.row.nbytes
-        held = sum(c.n_bytes for c in self.checkpoints) + sum(map(len, self.extra.values()))
+        held = sum(c.n_bytes for c in self.checkpoints)
+        held += sum(map(len, self.extra.values())) + sum(map(len, self.drafters.values()))
         return len(self.state) + rows + held + 8 * len(self.tokens)
 
     def write(self, file: IO[bytes], *, compress: bool = False) -> None:
@@ -65,6 +68,7 @@ class Snapshot:
             sections[f"checkpoint.{i}.state"] = c.state
             sections[f"checkpoint.{i}.row"] = b"" if c.row is None else c.row.astype("<f4").tobytes()
         sections |= {f"extra.{name}": data for name, data in self.extra.items()}
+        sections |= {f"drafter.{name}": data for name, data in self.drafters.items()}
         stored: list[bytes] = []
         table: list[dict[str, Any]] = []
         for name, data in sections.items():
@@ -151,6 +155,7 @@ class Snapshot:
                 {str(k): str(v) for k, v in header["fingerprint"].items()},
                 points,
                 {name[6:]: value for name, value in data.items() if name.startswith("extra.")},
+                {name[8:]: value for name, value in data.items() if name.startswith("drafter.")},
             )
         except (ValueError, KeyError, TypeError, AttributeError, zlib.error) as error:
             raise SnapshotError("altered", "the snapshot's sections do not fit its header") from error

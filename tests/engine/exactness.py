@@ -18,7 +18,9 @@ class Cold:
     """A second context on the same file that decodes any token list from nothing."""
 
     def __init__(self, engine: Engine) -> None:
-        self.engine = Engine.load(engine.file.path, n_ctx=2 * engine.n_ctx, sequences=2, n_batch=512, ring=0, threads=1)
+        self.engine = Engine.load(
+            engine.file.path, n_ctx=2 * engine.n_ctx, sequences=2, n_batch=512, draft_max=0, threads=1
+        )
         self.sequence = self.engine.sequence()
 
     def distance(self, sequence: Sequence) -> float:
