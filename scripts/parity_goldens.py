@@ -3,7 +3,7 @@
     python scripts/parity_goldens.py --server llama-server --model MODEL.gguf qwen3_8=PATH/TO/official.jinja ...
 
 For each NAME=TEMPLATE it starts llama-server (built from the source inside llama-cpp-python's sdist: `cmake -B build -G
-Ninja vendor/llama.cpp && ninja -C build llama-server`) with `--jinja --chat-template-file TEMPLATE`, posts every case to
+Ninja vendor/llama.cpp && ninja -C build llama-server`) with `--jinja --chat-template-file TEMPLATE`, posts each case to
 /apply-template, and writes tests/parity/goldens/NAME.json. Any model file will do: only the template is used. A case
 in which Jinja2 writes other bytes names the rules of llama.cpp that explain them; a difference that they do not explain
 is an error. Where the package has a template text of its own for NAME, it must give the same bytes.

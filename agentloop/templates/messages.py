@@ -8,21 +8,35 @@ template would choke on or silently drop.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..exceptions import InvalidMessage
 
-__all__ = ["has_query", "normalise"]
+__all__ = ["any_text", "is_query", "normalise"]
 
 _ROLES = ("system", "user", "assistant", "tool")
 
 
-def normalise(messages: Sequence[Mapping[str, Any]], *, start: bool = True) -> list[dict[str, Any]]:
+def any_text(content: str) -> bool:
+    """For templates that take every user message for a question."""
+    return True
+
+
+def is_query(content: str) -> bool:
+    """False for a user message that only wraps a tool response."""
+    text = content.strip()
+    return not (text.startswith("<tool_response>") and text.endswith("</tool_response>"))
+
+
+def normalise(
+    messages: Sequence[Mapping[str, Any]], *, start: bool = True, asks: Callable[[str], bool] = is_query
+) -> list[dict[str, Any]]:
     """New messages with string contents, `tool_calls` as [{"name", "arguments": dict}], string `reasoning_content`.
 
     start: the list begins the conversation. Then leading system and developer messages become one, joined by an empty
-    line, and there must be a user message. Otherwise (messages that go behind others) no system message is allowed.
+    line, and there must be a user message that `asks` something. Otherwise (messages that go behind others) no system
+    message is allowed.
 
     Raises InvalidMessage with the index of the message in `messages` and what to do about it.
     """
@@ -53,20 +67,9 @@ def normalise(messages: Sequence[Mapping[str, Any]], *, start: bool = True) -> l
             new["reasoning_content"] = _reasoning(message, i)
             new["tool_calls"] = _calls(message.get("tool_calls"), i)
         out.append(new)
-    if start and not has_query(out):
+    if start and not any(m["role"] == "user" and asks(m["content"]) for m in out):
         raise InvalidMessage(None, "there is no user message; the template needs one to answer")
     return out
-
-
-def has_query(messages: Sequence[Mapping[str, Any]]) -> bool:
-    """True if a user message asks something, that is, is no wrapped tool response."""
-    return any(m["role"] == "user" and is_query(m["content"]) for m in messages)
-
-
-def is_query(content: str) -> bool:
-    """False for a user message that only wraps a tool response."""
-    text = content.strip()
-    return not (text.startswith("<tool_response>") and text.endswith("</tool_response>"))
 
 
 def _text(content: Any, i: int, role: Any) -> str:

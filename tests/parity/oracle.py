@@ -24,7 +24,7 @@ from jinja2.nodes import CallBlock, Node
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-__all__ = ["TemplateRefusal", "environment", "messages_for", "official", "official_text", "where"]
+__all__ = ["TemplateRefusal", "cached_wheel", "environment", "messages_for", "official", "official_text", "where"]
 
 ROOT = Path(__file__).resolve().parents[2]
 TRL = "trl==1.16.0"
@@ -78,27 +78,36 @@ def _folder() -> tuple[Path | None, str | None]:
     for folder in (Path(given) if given else None, ROOT.parent / "shared" / "reference"):
         if folder is not None and (folder / "qwen3_8.jinja").exists():
             return folder, str(folder)
-    cache_home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = cache_home / "agentloop-tests" / TRL.replace("==", "-")
-    if not (folder / "qwen3_8.jinja").exists() and not _download(folder):
+    cached = cached_wheel(TRL, ".jinja")
+    if cached is None or not (cached / "qwen3_8.jinja").exists():
         return None, None
-    return folder, f"{TRL} ({folder})"
+    return cached, f"{TRL} ({cached})"
 
 
-def _download(folder: Path) -> bool:
+@cache
+def cached_wheel(requirement: str, suffix: str) -> Path | None:
+    """A folder with the files of a wheel that end in `suffix`, downloaded once; None where that cannot be done."""
+    cache_home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = cache_home / "agentloop-tests" / requirement.replace("==", "-")
+    if folder.exists():
+        return folder
     with tempfile.TemporaryDirectory() as scratch:
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", scratch, TRL]
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", scratch, requirement]
         try:
-            subprocess.run(command, check=True, capture_output=True, timeout=120)
+            subprocess.run(command, check=True, capture_output=True, timeout=180)
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            fresh = Path(tempfile.mkdtemp(dir=folder.parent))
         except (OSError, subprocess.SubprocessError):
-            return False
-        wheel = next(Path(scratch).glob("*.whl"))
-        folder.mkdir(parents=True, exist_ok=True)
-        with zipfile.ZipFile(wheel) as archive:
+            return None
+        with zipfile.ZipFile(next(Path(scratch).glob("*.whl"))) as archive:
             for name in archive.namelist():
-                if name.startswith("trl/chat_templates/") and name.endswith(".jinja"):
-                    (folder / Path(name).name).write_bytes(archive.read(name))
-    return (folder / "qwen3_8.jinja").exists()
+                if name.endswith(suffix):
+                    (fresh / Path(name).name).write_bytes(archive.read(name))
+        try:
+            fresh.rename(folder)
+        except OSError:  # another run was first
+            return folder if folder.exists() else None
+    return folder
 
 
 @cache
