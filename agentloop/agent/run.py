@@ -170,7 +170,7 @@ class Run:
             )
 
         try:
-            reply = await in_worker(work, cancel=self.cancel, emit=self.emit)
+            reply = await in_worker(work, cancel=self.cancel, emit=self.emit if self.on_event else None)
         except (ContextFull, TemplateError):
             if not any(message["role"] == "tool" for message in conversation.pending):
                 conversation.drop_pending()

@@ -56,7 +56,7 @@ class Conversation(MessageLog):
     ) -> None:
         super().__init__(instructions, tools, messages)
         self.engine = engine
-        self.template: Template = template if template is not None else for_model(engine.chat_template, engine.metadata)
+        self.template: Template = template if template is not None else for_model(engine)
         self.thinking = Thinking.of(thinking)
         self._budget = budget_for(self.thinking, engine.vocab)
         self.sampling = sampling or Sampling()
@@ -90,8 +90,9 @@ class Conversation(MessageLog):
 
     @property
     def knobs(self) -> dict[str, Any]:
-        """The template's knobs, fixed for the conversation's life."""
-        return self.thinking.knobs()
+        """The template's knobs, fixed for the conversation's life. Reasoning stays where it was decoded, so templates
+        that would strip it from old turns are told to keep it."""
+        return {**self.thinking.knobs(), "preserve_thinking": True}
 
     @property
     def text(self) -> str:
