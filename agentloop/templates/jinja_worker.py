@@ -1,8 +1,9 @@
 """The process in which templates from model files run; started by `sandbox.py` as a script of its own.
 
-A request and an answer are one line of JSON each. The first request compiles: {"template": text, "memory": bytes}. Each
-further one renders: {"variables": {...}, "most": characters}. Answers: {"ok": text} or {"error": kind, "message": text}
-with the kinds `syntax`, `refused` (the template called raise_exception), `size`, `memory` and `failed`.
+A request and an answer are one line of JSON each. Once it is up it answers {"ok": ""} unasked. The first request
+compiles: {"template": text, "memory": bytes}. Each further one renders: {"variables": {...}, "most": characters}.
+Answers: {"ok": text} or {"error": kind, "message": text} with the kinds `syntax`, `refused` (the template called
+raise_exception), `size`, `memory` and `failed`.
 """
 
 from __future__ import annotations
@@ -107,6 +108,8 @@ def _bound_memory(limit: int) -> None:
 def main() -> None:
     """Serve requests until the other side closes."""
     lines, out = sys.stdin.buffer, sys.stdout.buffer
+    out.write(b'{"ok": ""}\n')
+    out.flush()
     first = json.loads(lines.readline())
     _bound_memory(first["memory"])
     compiled: list[jinja2.Template] = []

@@ -21,6 +21,7 @@ from ..exceptions import TemplateRenderError
 __all__ = ["JinjaSandbox", "TemplateRefused"]
 
 _WORKER = Path(__file__).with_name("jinja_worker.py")
+_START = 60.0  # seconds for the process to come up on a busy machine; nothing of the template runs yet
 
 
 class TemplateRefused(TemplateRenderError):
@@ -30,8 +31,8 @@ class TemplateRefused(TemplateRenderError):
 class JinjaSandbox:
     """One template text and the process that renders it, started at the first `render`; safe to use from any thread.
 
-    seconds: wall time for one render. memory: bytes of address space of the process (where the system knows this
-    bound). most: characters of the text. Raises nothing until it renders.
+    seconds: wall time for compiling and for each render. memory: bytes of address space of the process, where the
+    system knows this bound. most: characters of the text. Raises nothing until it renders.
     """
 
     def __init__(self, text: str, *, seconds: float = 5.0, memory: int = 1 << 28, most: int = 1 << 25) -> None:
@@ -47,7 +48,7 @@ class JinjaSandbox:
         """The template's text. Raises TemplateRefused where the template refuses the messages, and TemplateRenderError
         for a template that is no Jinja, that fails, or that goes over a bound."""
         try:
-            request = json.dumps({"variables": dict(variables), "most": self._most}).encode()
+            request = json.dumps({"variables": dict(variables), "most": self._most}).encode() + b"\n"
         except (TypeError, ValueError, RecursionError) as error:
             raise TemplateRenderError(f"messages, tools and knobs must be JSON values: {error}") from error
         with self._lock:
@@ -71,9 +72,14 @@ class JinjaSandbox:
             env=environment,
         )
         self._finalizer = weakref.finalize(self, _end, self._process)
-        self._ask(json.dumps({"template": self.text, "memory": self._memory}).encode(), starting=True)
+        try:
+            self._ask(b"", seconds=_START)
+            self._ask(json.dumps({"template": self.text, "memory": self._memory}).encode() + b"\n")
+        except TemplateRenderError:
+            self._stop()
+            raise
 
-    def _ask(self, request: bytes, *, starting: bool = False) -> str:
+    def _ask(self, request: bytes, *, seconds: float | None = None) -> str:
         process = self._process
         assert process is not None
         assert process.stdin is not None
@@ -84,26 +90,28 @@ class JinjaSandbox:
             expired.set()
             process.kill()
 
-        timer = threading.Timer(self._seconds + (10.0 if starting else 0.0), expire)
+        seconds = self._seconds if seconds is None else seconds
+        timer = threading.Timer(seconds, expire)
         timer.daemon = True
         timer.start()
         try:
-            process.stdin.write(request + b"\n")
+            process.stdin.write(request)
             process.stdin.flush()
             line = process.stdout.readline()
         except OSError:
             line = b""
+        except BaseException:  # an interrupt; what is still to come would be taken for the next answer
+            self._stop()
+            raise
         finally:
             timer.cancel()
         if not line.endswith(b"\n"):
             self._stop()
-            why = f"took more than {self._seconds:g} s" if expired.is_set() else "ended its process (out of memory?)"
+            why = f"took more than {seconds:g} s" if expired.is_set() else "ended its process (out of memory?)"
             raise TemplateRenderError(f"the model file's chat template {why}; give another template (template=...)")
         answer: dict[str, str] = json.loads(line)
         if "ok" in answer:
             return answer["ok"]
-        if answer["error"] == "syntax":
-            self._stop()
         message = f"the model file's chat template {_SAYS[answer['error']]}: {answer['message']}"
         raise (TemplateRefused if answer["error"] == "refused" else TemplateRenderError)(message)
 
