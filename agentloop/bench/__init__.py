@@ -7,10 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 from .overhead import overhead
+from .state import state
 
-__all__ = ["BENCHES", "overhead", "run_bench"]
+__all__ = ["BENCHES", "overhead", "run_bench", "state"]
 
-BENCHES: dict[str, Callable[..., dict[str, Any]]] = {"overhead": overhead}
+BENCHES: dict[str, Callable[..., dict[str, Any]]] = {"overhead": overhead, "state": state}
 
 
 def run_bench(name: str, *, model: str | None = None, json: bool = False) -> str:

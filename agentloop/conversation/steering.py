@@ -6,6 +6,7 @@ the engine's Force and Stop.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -23,6 +24,8 @@ from .turns import ReplyFinish
 __all__ = ["ReplySteering", "budget_for"]
 
 END_OF_REASONING = "</think>"
+LIKELY = math.log(10)
+"""Above a tenth of the most probable token's probability, the end of reasoning counts as likely."""
 
 
 def budget_for(thinking: Thinking, vocab: VocabLike, most: int | None = None) -> ReasoningBudget | None:
@@ -90,7 +93,8 @@ class ReplySteering:
                 self._emit(CallDelta(event.index, event.name, event.text))
         phase = self._reader.phase
         if self._budget is not None:
-            close = self._budget.accept(token.id, piece, phase, in_draft=self._reader.in_draft)
+            likely = token.watched_gap is not None and token.watched_gap < LIKELY
+            close = self._budget.accept(token.id, piece, phase, in_draft=self._reader.in_draft, end_is_likely=likely)
             if close is not None:
                 return self._close(close.ids, close.reason)
         loop = self._loops.feed(token.id, phase)
@@ -113,6 +117,11 @@ class ReplySteering:
                 self._answer_only[[tag for tag in tags if tag is not None]] = False
             return self._answer_only
         return None if self._budget is None else self._budget.allowed()
+
+    @property
+    def watched(self) -> int | None:
+        """The id whose probability the budget wants to know now."""
+        return None if self._budget is None else self._budget.watched
 
     def room(self) -> int | None:
         """How many tokens may come before the budget can answer."""

@@ -11,9 +11,9 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 from ..exceptions import DecodeCancelled, EngineError
-from .sampling import Sampler, logprob
+from .sampling import Sampler
 from .seam import CancelToken, FinishReason, Force, Sampling, Steering, Stop, Token
-from .speculation import Speculator
+from .speculation import Speculator, make_token
 
 if TYPE_CHECKING:
     from .sequence import Sequence
@@ -122,7 +122,7 @@ class Generation:
         with seq._engine.lock:
             row = seq._next_row()
             chosen = sampler.choose(row, seq._tokens, allowed)
-            token = Token(chosen, logprob(row, chosen) if sampler.sampling.logprobs else None)
+            token = make_token(row, chosen, sampler, steering)
         seq._tokens.append(chosen)
         seq._counters.generated += 1
         return [token], None if steering is None else steering.accept(token)

@@ -48,11 +48,13 @@ Progress = Callable[[int, int], None]
 class Token:
     """One accepted token. `logprob` is the natural logarithm of its probability under the raw logits, present when
     `Sampling.logprobs` asked for it. `drafted_by` names the drafter that proposed it, `"forced"` for a token that
-    steering put in, None for plain decoding."""
+    steering put in, None for plain decoding. `watched_gap`: by how much the logit of the id that steering watches was
+    below the largest one, where this token was chosen (natural logarithm of the ratio of their probabilities)."""
 
     id: int
     logprob: float | None = None
     drafted_by: str | None = None
+    watched_gap: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +174,9 @@ class Force:
 
 
 class Steering(Protocol):
-    """Watches accepted tokens one by one; may mask, force or stop. Called in the decoding thread."""
+    """Watches accepted tokens one by one; may mask, force or stop. Called in the decoding thread, with the engine's
+    lock held while drafts are verified: it must not call the engine. An attribute `watched` (an id or None), where it
+    has one, is read before each sampled token and fills `Token.watched_gap`."""
 
     def accept(self, token: Token) -> Stop | Force | None:
         """Called exactly once, in order, for every token that `generate` appends (forced ones included)."""

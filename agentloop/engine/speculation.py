@@ -27,9 +27,19 @@ from .seam import Force, Steering, Stop, Token
 if TYPE_CHECKING:
     from .sequence import Sequence
 
-__all__ = ["Speculator"]
+__all__ = ["Speculator", "make_token"]
 
 _T = TypeVar("_T")
+
+
+def make_token(
+    row: NDArray[np.float32], chosen: int, sampler: Sampler, steering: Steering | None, drafted_by: str | None = None
+) -> Token:
+    """The token that was chosen from `row`, with what the sampling and the steering want to know of that row."""
+    log = logprob(row, chosen) if sampler.sampling.logprobs else None
+    watched: int | None = getattr(steering, "watched", None)
+    gap = None if watched is None else float(row.max() - row[watched])
+    return Token(chosen, log, drafted_by, gap)
 
 
 class Speculator:
@@ -128,8 +138,7 @@ class Speculator:
         seq, steering = self._seq, self._steering
         allowed = None if steering is None else steering.allowed()
         chosen = self._sampler.choose(row, seq._tokens, allowed)
-        log = logprob(row, chosen) if self._sampler.sampling.logprobs else None
-        token = Token(chosen, log, drafted_by if chosen == guess else None)
+        token = make_token(row, chosen, self._sampler, steering, drafted_by if chosen == guess else None)
         seq._tokens.append(chosen)
         seq._counters.generated += 1
         return token, None if steering is None else steering.accept(token)

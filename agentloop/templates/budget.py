@@ -153,6 +153,11 @@ class ReasoningBudget:
             return self._force("soft_end")
         return None
 
+    @property
+    def watched(self) -> int | None:
+        """The id of the end of reasoning inside the zone, where it matters whether it is likely; None elsewhere."""
+        return self._end if self._open and not self._forced and self.count + 1 >= self._zone_from else None
+
     def room(self) -> int | None:
         """How many more tokens may come before `accept` can answer, or `allowed` can forbid anything. None: any."""
         if self.closed:

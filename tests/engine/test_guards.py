@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from test_state_machine import run_programs
 
 from agentloop.engine import Engine, Sequence
 from agentloop.engine.state import LiveState
+from tests.engine.test_state_machine import run_programs
 
 
 def ring_without_count(patch: pytest.MonkeyPatch) -> None:

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 
 import numpy as np
 import pytest
-from exactness import TOLERANCE, Cold, check_counts
 
 from agentloop.engine import CancelToken, Engine, Force, Sampling, Stop, Token
 from agentloop.exceptions import ClosedError, ContextFull, DecodeCancelled, EngineError
+from tests.engine.exactness import TOLERANCE, Cold, check_counts
 
 
 def ids(n: int, seed: int = 0) -> list[int]:

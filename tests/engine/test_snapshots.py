@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from exactness import TOLERANCE, Cold
 
 from agentloop.engine import DiskStore, Engine, RamStore, Sampling, Snapshot
 from agentloop.exceptions import SnapshotError
+from tests.engine.exactness import TOLERANCE, Cold
 
 
 def ids(n: int, seed: int = 0) -> list[int]:

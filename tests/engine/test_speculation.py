@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from exactness import TOLERANCE, Cold, check_counts
 
 from agentloop.engine import Engine, Force, Sampling, Sequence, Stop, Token
 from agentloop.engine.drafters import Draft
 from agentloop.engine.policy import Policy
 from agentloop.engine.sampling import Sampler
 from agentloop.engine.speculation import Speculator
+from tests.engine.exactness import TOLERANCE, Cold, check_counts
 
 PROMPT = (
     "<|im_start|>user\nFix the failing test in calc.py.<|im_end|>\n<|im_start|>assistant\n<think>\nI read it.\n</think>"
@@ -189,6 +189,43 @@ def test_leaving_in_the_middle_of_a_draft_takes_the_rest_back(hybrid: Engine) ->
     for s in (sequence, base):
         s.close()
     cold.close()
+
+
+def test_steering_is_told_how_likely_the_watched_token_was(hybrid: Engine) -> None:
+    class Watching:
+        watched = 42
+
+        def __init__(self) -> None:
+            self.gaps: list[float | None] = []
+
+        def allowed(self) -> None:
+            return None
+
+        def room(self) -> None:
+            return None
+
+        def accept(self, token: Token) -> None:
+            self.gaps.append(token.watched_gap)
+
+    sequence = hybrid.sequence()
+    sequence._drafters = []
+    sequence.extend(np.random.default_rng(8).integers(0, 256, 50).tolist())
+    base, by_hand = plain(sequence), []
+    for _ in range(12):
+        row = base.logits()
+        by_hand.append(float(row.max() - row[42]))
+        next(base.generate(1))
+    expected = list(base.tokens[50:])
+    for drafters in ([], [Oracle(expected, 50, 5)]):
+        twin = plain(sequence)
+        twin._drafters = list(drafters)
+        eager(hybrid, 5)
+        watching = Watching()
+        list(twin.generate(12, steering=watching))
+        np.testing.assert_allclose(np.array(watching.gaps, float), by_hand, atol=2e-2)
+        twin.close()
+    for s in (sequence, base):
+        s.close()
 
 
 def test_a_mask_holds_inside_a_draft(hybrid: Engine) -> None:

@@ -10,7 +10,6 @@ import os
 
 import numpy as np
 import pytest
-from exactness import TOLERANCE, AbortAt, Cold, check_counts
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -26,6 +25,7 @@ from hypothesis.stateful import (
 
 from agentloop.engine import CancelToken, Engine, Force, Sampling, Sequence, Snapshot, Stop, Token
 from agentloop.exceptions import ContextFull, DecodeCancelled
+from tests.engine.exactness import TOLERANCE, AbortAt, Cold, check_counts
 
 STEPS_PER_PROGRAM = 50
 STEPS = int(os.environ.get("AGENTLOOP_STATE_STEPS", "3400"))
