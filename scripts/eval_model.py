@@ -2,7 +2,7 @@
 
     python scripts/eval_model.py [MODEL] [--tasks 40] [--kinds repair,write] [--seed 1]
 
-Prints one JSON object: solved and tried by kind, and how many tokens were decoded twice (0).
+Prints one JSON object (progress goes to stderr): solved and tried by kind, and how many tokens were decoded twice (0).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -86,7 +87,7 @@ def attempt(engine: Engine, task: Task, effort: Any) -> tuple[bool, int]:
         engine,
         tools=tools_for(task.world),
         thinking=Thinking(effort=effort),
-        limits=UsageLimits(request_limit=10, output_tokens_limit=2000),
+        limits=UsageLimits(request_limit=10, output_tokens_limit=800),
     )
     try:
         result = agent.run_sync(task.prompt)
@@ -112,6 +113,7 @@ def main() -> None:
                 good, twice = attempt(engine, KINDS[kind](r), r.choice(EFFORTS))
                 solved[kind][0] += good
                 recomputed += twice
+            print(f"{kind}: {solved[kind][0]} of {options.tasks}", file=sys.stderr, flush=True)
     seconds = round(time.monotonic() - began, 1)
     print(json.dumps({"model": engine.name, "solved": solved, "recomputed": recomputed, "seconds": seconds}))
 
