@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,7 @@ from agentloop.exceptions import (
     ContextFull,
     ConversationError,
     ConversationFull,
+    InvalidMessage,
     ModelRetry,
     RunError,
     ToolDefinitionError,
@@ -494,3 +496,45 @@ def test_no_thinking() -> None:
     result = run(Agent(engine, thinking=False))
     assert result.output == "Hi."
     assert engine.prompts[0].endswith("<think>\n\n</think>\n\n")
+
+
+def test_a_watcher_that_raises_ends_no_run(caplog: pytest.LogCaptureFixture) -> None:
+    def on_event(_: Event) -> None:
+        raise ValueError("mine")
+
+    assert run(Agent(ScriptedEngine([say("Hi.")])), on_event=on_event).output == "Hi."
+    assert "the handler of the run's events raised" in caplog.text
+
+
+def test_an_agent_in_a_sync_tool() -> None:
+    engine = ScriptedEngine([call("ask", question="2 + 2?"), say("4"), say("It says 4.")])
+
+    def ask(question: str) -> str:
+        """Ask another agent."""
+        return str(Agent(engine).run_sync(question).output)
+
+    assert run(Agent(engine, tools=[ask])).output == "It says 4."
+
+
+def test_a_timeout_of_asyncio_ends_a_run_cleanly() -> None:
+    engine = ScriptedEngine([ScriptedReply(say("never"), delay=30), say("Yes.")])
+    agent = Agent(engine)
+
+    async def main() -> Conversation:
+        conversation = await agent.conversation()
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(agent.run("Go.", conversation=conversation), 0.1)
+        check_whole(conversation)
+        assert (await agent.run("Again.", conversation=conversation)).output == "Yes."
+        return conversation
+
+    check_whole(asyncio.run(main()))
+
+
+def test_a_prompt_that_no_template_reads_is_refused() -> None:
+    agent = Agent(ScriptedEngine([say("Hi.")]))
+    conversation = anyio.run(agent.conversation)
+    with pytest.raises(InvalidMessage):
+        agent.run_sync([{"type": "image_url", "image_url": {"url": "x"}}], conversation=conversation)
+    assert conversation.pending == []
+    assert run(agent, "Hello", conversation=conversation).output == "Hi."

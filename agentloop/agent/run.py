@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -28,6 +29,8 @@ from .repeats import RepeatGuard
 from .result import DeferredCall, DeferredToolRequests, DeferredToolResults, RunResult
 
 __all__ = ["Approve", "Run"]
+
+logger = logging.getLogger(__name__)
 
 Approve = Callable[[ApprovalRequest], Any]
 """Decides on a call that needs approval: True, False, ToolApproved, ToolDenied, or None to defer; sync or async."""
@@ -80,9 +83,13 @@ class Run:
         return self.started
 
     def emit(self, event: Event) -> None:
-        """Hand an event to whoever watches; called on the event loop's thread."""
-        if self.on_event is not None:
+        """Hand an event to whoever watches; called on the event loop's thread. What a watcher raises ends no run."""
+        if self.on_event is None:
+            return
+        try:
             self.on_event(event)
+        except Exception:
+            logger.exception("the handler of the run's events raised")
 
     def clock(self) -> float:
         """Seconds since the run began; they go into the usage."""

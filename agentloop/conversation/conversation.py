@@ -79,6 +79,12 @@ class Conversation(MessageLog):
         return tuple(self._turns)
 
     @property
+    def questions(self) -> tuple[int, ...]:
+        """The turns that begin with a user's message, by index: `rewind(conversation.questions[-1])` takes back the
+        last question and all that it led to."""
+        return tuple(i for i, turn in enumerate(self._turns) if self._messages[turn.first]["role"] == "user")
+
+    @property
     def tokens(self) -> tuple[int, ...]:
         """Every token that was decoded or waits to be: the truth."""
         return self._sequence.tokens
