@@ -116,4 +116,4 @@ def test_a_missing_guard_is_found(
 ) -> None:
     sabotage(monkeypatch)
     with pytest.raises(AssertionError):
-        run_programs(hybrid, 3000)
+        run_programs(hybrid, 6000)

@@ -156,17 +156,18 @@ def make_machine(engine: Engine, cold: Cold) -> type[RuleBasedStateMachine]:
             sequence=alive,
             ids=st.one_of(some_ids(1, 9), some_ids(10, 50)),
             made=st.sampled_from([0, 0, 1, 3]),
-            back=st.integers(1, 9),
+            back=st.one_of(st.integers(1, 9), st.none()),
             fork=st.booleans(),
         )
-        def go_on_and_back(self, sequence: Sequence, ids: list[int], made: int, back: int, fork: bool) -> None:
+        def go_on_and_back(self, sequence: Sequence, ids: list[int], made: int, back: int | None, fork: bool) -> None:
             if len(sequence) > LIMIT:
                 return
             sequence.extend(ids)
             for _ in sequence.generate(made):
                 pass
             before = sequence.tokens
-            n = max(0, len(before) - back)
+            # None: just so far that the whole last batch would have to go
+            n = max(0, len(before) - (back or len(ids) + made - 1))
             sequence.truncate(n)
             assert sequence.tokens == before[:n]
             if fork and n:
