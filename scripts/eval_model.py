@@ -1,6 +1,6 @@
-"""Score a model on seeded tasks, each run to its end by a real agent with greedy decoding.
+"""Score a model on seeded tasks, each run to its end by a real agent.
 
-    python scripts/eval_model.py [MODEL] [--tasks 40] [--kinds repair,write] [--seed 1]
+    python scripts/eval_model.py [MODEL] [--tasks 40] [--kinds repair,write] [--seed 1] [--temperature 0]
 
 Prints one JSON object (progress goes to stderr): solved and tried by kind, and how many tokens were decoded twice (0).
 """
@@ -17,7 +17,7 @@ from typing import Any
 
 from eval_tasks import KINDS, Task, World, test_report
 
-from agentloop import Agent, Engine, Thinking, UsageLimits
+from agentloop import Agent, Engine, Sampling, Thinking, UsageLimits
 from agentloop.exceptions import AgentLoopError
 
 EFFORTS: tuple[Any, ...] = ("low", "medium", "xhigh")
@@ -81,12 +81,13 @@ def tools_for(world: World) -> list[Callable[..., str]]:
     return [read_file, write_file, list_files, run_tests, calculator, get_weather]
 
 
-def attempt(engine: Engine, task: Task, effort: Any) -> tuple[bool, int]:
+def attempt(engine: Engine, task: Task, effort: Any, sampling: Sampling) -> tuple[bool, int]:
     """Run one task; whether it was solved, and how many tokens were decoded twice."""
     agent = Agent(
         engine,
         tools=tools_for(task.world),
         thinking=Thinking(effort=effort),
+        sampling=sampling,
         limits=UsageLimits(request_limit=10, output_tokens_limit=800),
     )
     try:
@@ -102,6 +103,7 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=40, help="tasks of each kind")
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--temperature", type=float, default=0.0, help="0: greedy; else sampled, seeded by the task")
     options = parser.parse_args()
     solved: dict[str, list[int]] = {}
     recomputed, began = 0, time.monotonic()
@@ -109,8 +111,9 @@ def main() -> None:
         for kind in options.kinds.split(","):
             solved[kind] = [0, options.tasks]
             for number in range(options.tasks):
+                sampling = Sampling(temperature=options.temperature, seed=number)
                 r = random.Random(f"{options.seed} {kind} {number}")
-                good, twice = attempt(engine, KINDS[kind](r), r.choice(EFFORTS))
+                good, twice = attempt(engine, KINDS[kind](r), r.choice(EFFORTS), sampling)
                 solved[kind][0] += good
                 recomputed += twice
             print(f"{kind}: {solved[kind][0]} of {options.tasks}", file=sys.stderr, flush=True)

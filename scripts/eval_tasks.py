@@ -127,6 +127,15 @@ def repair(r: random.Random) -> Task:
     return Task(r.choice(wordings), world, lambda w, answer: "failed" not in test_report(w) and bool(answer))
 
 
+def neighbours(r: random.Random) -> Task:
+    """The demo's task and those beside it: its three functions in any order, any of them broken, other file names."""
+    path = r.choice(("calc", "math_ops", "numbers", "helpers")) + ".py"
+    names = tuple(r.sample(("add", "multiply", "subtract"), 3))
+    world = World({path: module_source(names, r.choice(names))}, module=path, functions=names)
+    wordings = (f"The tests fail. Fix the bug in {path}.", f"Fix the failing test in {path}.")
+    return Task(r.choice(wordings), world, lambda w, answer: test_report(w) == "3 passed" and bool(answer))
+
+
 def write_code(r: random.Random) -> Task:
     path = _path(r, "py")
     names = tuple(r.sample(sorted(CODE), r.randint(1, 2)))
@@ -183,6 +192,7 @@ def weather(r: random.Random) -> Task:
 
 
 KINDS: dict[str, Callable[[random.Random], Task]] = {
+    "demo": neighbours,
     "repair": repair,
     "write_code": write_code,
     "arithmetic": arithmetic,

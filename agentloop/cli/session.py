@@ -61,7 +61,7 @@ def make_agent(
         engine,
         tools=tools,
         instructions=system,
-        thinking=Thinking.of(False if effort == "none" else effort),  # type: ignore[arg-type]
+        thinking=Thinking.of(False if effort == "none" else effort),
         limits=UsageLimits(request_limit=max_turns),
         max_tokens=max_tokens,
         approve=approve,

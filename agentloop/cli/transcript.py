@@ -127,7 +127,7 @@ class Transcript:
                 self.console.print(Text(f"  │ {shown}".rstrip(), "cyan"))
 
     def _result(self, event: ToolFinished) -> None:
-        style = "red" if event.outcome not in ("ok", "deferred") else "green"
+        style = "" if event.outcome in ("ok", "deferred") else "red"
         lines = list(clipped(event.content)) or ["(empty)"]
         for line in lines[:-1]:
             self.console.print(Text(f"  {line}".rstrip(), style))
