@@ -19,7 +19,7 @@ from __future__ import annotations
 from .agent import Agent, AgentRun, DeferredToolRequests, DeferredToolResults, RunResult
 from .calls import Call
 from .context import RunContext
-from .conversation import Conversation, Thinking
+from .conversation import Compaction, Conversation, Thinking
 from .engine import CancelToken, Engine, Sampling
 from .exceptions import (
     AgentLoopError,
@@ -45,6 +45,7 @@ __all__ = [
     "ApprovalRequired",
     "Call",
     "CancelToken",
+    "Compaction",
     "ContextFull",
     "Conversation",
     "ConversationFull",

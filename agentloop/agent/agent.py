@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, Generic, Union, overload
+from typing import Any, Generic, Union, cast, overload
 
 import anyio
 import anyio.to_thread
@@ -24,6 +24,7 @@ from ..tools.toolset import Toolset, ToolSource
 from .default_engine import default_engine
 from .loop import drive
 from .options import CallOptions, RunOptions, ToolOptions
+from .output import OutputSpec, OutputValidator
 from .result import DeferredToolResults, RunResult
 from .run import Approve, Run
 from .stream import AgentRun, open_run
@@ -32,12 +33,13 @@ from .team import BestOf, Score, agent_tool, answers_from, pick
 __all__ = ["Agent"]
 
 Deps = TypeVar("Deps", default=Any)
+Output = TypeVar("Output", default=str)
 
 Instructions = Union[str, Callable[[RunContext[Any]], Any], None]  # noqa: UP007
 """Text, or a function of the run's context that returns it, sync or async."""
 
 
-class Agent(Generic[Deps]):
+class Agent(Generic[Deps, Output]):
     """`engine` decodes; None loads the embedded model when it is first needed, once for all agents.
 
     `tools` are `Tool`s, plain functions, or toolsets. `instructions` become the system message of each conversation
@@ -46,7 +48,8 @@ class Agent(Generic[Deps]):
     also the `max_retries` of tools given as plain functions. `approve` decides on calls that need approval; without it
     a run stops with DeferredToolRequests. `result_cap` bounds a tool's result, in tokens; a `ResultCap` with a folder
     keeps the whole text there. `tool_timeout` in seconds holds for tools without one of their own. `compaction`
-    lets a run make its history shorter when the context fills up; without it a full context is an error.
+    lets a run make its history shorter when the context fills up; without it a full context is an error. `output_type`
+    is what answers are: text, or a type with a JSON schema, by which they are validated.
     """
 
     def __init__(
@@ -66,6 +69,7 @@ class Agent(Generic[Deps]):
         compaction: Compaction | None = None,
         template: Template | None = None,
         deps_type: type[Deps] | None = None,
+        output_type: type[Output] | None = None,
         name: str | None = None,
     ) -> None:
         if max_tokens is not None and max_tokens < 1:
@@ -84,6 +88,9 @@ class Agent(Generic[Deps]):
         self.compaction = compaction
         self.template = template
         self.deps_type = deps_type
+        self.output_type = output_type
+        self._output = None if output_type is None or output_type is str else OutputSpec(output_type)
+        self._validators: list[OutputValidator] = []
         self._engine = engine
         self._instructions: list[Instructions] = [instructions]
         self._sources: list[ToolSource] = []
@@ -130,6 +137,12 @@ class Agent(Generic[Deps]):
         self._instructions.append(function)
         return function
 
+    def output_validator(self, function: OutputValidator) -> OutputValidator:
+        """Decorator: the function gets each answer (or the RunContext and the answer) and returns it, changed or not;
+        ModelRetry asks the model for another one. It may be async."""
+        self._validators.append(function)
+        return function
+
     @contextmanager
     def override(
         self,
@@ -154,22 +167,22 @@ class Agent(Generic[Deps]):
 
     async def run(
         self, prompt: str | list[Any] | None = None, *, deps: Deps | None = None, **options: Unpack[RunOptions]
-    ) -> RunResult[Any]:
+    ) -> RunResult[Output]:
         """Run until there is an answer, and return it. See `RunOptions` for what can be set for one run.
 
         `prompt=None` goes on with a conversation that waits: for tool results, for decisions, or for its answer.
         Raises UsageLimitExceeded, UnexpectedModelBehavior, RunCancelled and ConversationFull, each with the
         conversation, which can go on.
         """
-        return await drive(self._new_run(prompt, deps, options))
+        return cast(RunResult[Output], await drive(self._new_run(prompt, deps, options)))
 
     def run_sync(
         self, prompt: str | list[Any] | None = None, *, deps: Deps | None = None, **options: Unpack[RunOptions]
-    ) -> RunResult[Any]:
+    ) -> RunResult[Output]:
         """As `run`, from code that is not async. Ctrl-C ends the run cleanly and raises RunCancelled."""
         run = self._new_run(prompt, deps, options)
         try:
-            return anyio.run(drive, run)
+            return cast(RunResult[Output], anyio.run(drive, run))
         except KeyboardInterrupt:
             raise RunCancelled("interrupted from the keyboard", run.started) from None
         except RuntimeError as error:
@@ -250,6 +263,8 @@ class Agent(Generic[Deps]):
             result_cap=self.result_cap,
             tool_timeout=self.tool_timeout,
             compaction=self.compaction,
+            output=self._output,
+            validators=tuple(self._validators),
             save_to=options.get("save_to"),
             started=options.get("conversation"),
         )
@@ -284,6 +299,8 @@ class Agent(Generic[Deps]):
                 value = await value if inspect.isawaitable(value) else value
             if value:
                 parts.append(str(value))
+        if self._output is not None:
+            parts.append(self._output.instructions)
         return "\n\n".join(parts) or None
 
     def _decorate(self, function: Callable[..., Any] | None, options: dict[str, Any]) -> Any:

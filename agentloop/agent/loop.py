@@ -1,6 +1,7 @@
 """The loop: append, generate, read the reply, validate, execute, append the results, repeat.
 
-`run_loop` is all of it. What its steps do is in `run.py`; a reply arrives with its calls read and validated.
+`run_loop` is all of it. Its steps are in `run.py`, what becomes of calls is in `calling.py`; a reply arrives with its
+calls read and validated.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import anyio
 
 from ..events import RunEnded
 from ..exceptions import ContextFull, ConversationFull, DecodeCancelled, RunCancelled, RunError, UsageLimitExceeded
+from .calling import execute, finish_open_calls
 from .result import RunResult
 from .run import Run
 
@@ -23,15 +25,15 @@ async def run_loop(run: Run) -> RunResult[object]:
     """Take model turns until there is an answer, or calls that wait for a person."""
     with (await run.make_conversation()).run():
         run.begin()
-        deferred = await run.finish_open_calls()
+        deferred = await finish_open_calls(run)
         while deferred is None:
             reply = await run.model_turn()
             if reply.calls:
-                deferred = await run.execute(reply.calls, reply.call_ids)
+                deferred = await execute(run, reply.calls, reply.call_ids)
             elif (nudge := run.nudge(reply)) is not None:
                 run.conversation.append({"role": "user", "content": nudge, "note": True})
-            else:
-                return run.result(reply.content, reply)
+            elif (output := await run.read_output(reply)) is not None:
+                return run.result(output.value, reply)
         return run.result(deferred)
 
 

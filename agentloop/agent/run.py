@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 import time
 from collections import Counter
@@ -14,19 +13,18 @@ from typing import Any
 
 import anyio.to_thread
 
-from ..arguments import check_call
-from ..calls import Call
 from ..context import RunContext
 from ..conversation import Compaction, Conversation, TurnReply, in_worker
 from ..conversation.compaction import can_compact
 from ..engine.seam import CancelToken, Sampling
-from ..events import Compacted, Event, Retry, ToolFinished, ToolProgress, ToolStarted, TurnEnded
-from ..exceptions import ContextFull, ConversationError, TemplateError, UnexpectedModelBehavior
+from ..events import Compacted, Event, Retry, TurnEnded
+from ..exceptions import ContextFull, ConversationError, ModelRetry, TemplateError, UnexpectedModelBehavior
 from ..limits import Usage, UsageLimits
-from ..tools import ApprovalRequest, ResultCap, Tool, ToolEvent, ToolResult, run_calls
+from ..tools import ApprovalRequest, ResultCap, Tool
 from ..tools.toolset import Toolset, ToolSource, collect_tools
+from .output import OutputSpec, OutputValidator, checked
 from .repeats import RepeatGuard
-from .result import DeferredCall, DeferredToolRequests, DeferredToolResults, RunResult
+from .result import DeferredToolResults, RunResult
 
 __all__ = ["Approve", "Run"]
 
@@ -35,11 +33,12 @@ logger = logging.getLogger(__name__)
 Approve = Callable[[ApprovalRequest], Any]
 """Decides on a call that needs approval: True, False, ToolApproved, ToolDenied, or None to defer; sync or async."""
 
-STEER = (
-    "\n\nNote: this is the third time in a row that the same call gave the same result. "
-    "Do something else, or answer with what you have."
-)
-STEER_AT, STOP_AT = 3, 4
+
+@dataclass(frozen=True)
+class Accepted:
+    """An answer that is what was asked for; None may be one."""
+
+    value: Any
 
 
 @dataclass
@@ -62,6 +61,8 @@ class Run:
     result_cap: ResultCap | int | None = None
     tool_timeout: float | None = None
     compaction: Compaction | None = None
+    output: OutputSpec | None = None
+    validators: Sequence[OutputValidator] = ()
     save_to: str | PathLike[str] | None = None
     started: Conversation | None = None
     tools: Mapping[str, Tool] = field(default_factory=dict[str, Tool])
@@ -72,9 +73,10 @@ class Run:
         self._began = time.monotonic()
         self._seconds_before = self.usage.seconds
         self._first_turn = len(self.usage.turns)
-        self._failures: Counter[str] = Counter()
+        self.failures: Counter[str] = Counter()
         self._nudges = 0
-        self._repeats = RepeatGuard()
+        self._rejected = 0
+        self.repeats = RepeatGuard()
 
     @property
     def conversation(self) -> Conversation:
@@ -122,12 +124,32 @@ class Run:
             text = conversation.held.get(call["id"], "Error: this call was not run.")
             conversation.tool_result(call["id"], text, call["function"]["name"])
         conversation.held.clear()
-        conversation.user(self.prompt)
+        conversation.user(self._asked(conversation))
+
+    def _asked(self, conversation: Conversation) -> str | list[Any]:
+        """The prompt, with the words about the answer's type where the conversation's head does not hold them."""
+        assert self.prompt is not None
+        words = "" if self.output is None else self.output.instructions
+        if not words or words in str(conversation.messages[0]["content"] if conversation.messages else ""):
+            return self.prompt
+        if isinstance(self.prompt, str):
+            return f"{self.prompt}\n\n{words}"
+        return [*self.prompt, {"type": "text", "text": f"\n\n{words}"}]
+
+    def context(self, call_id: str | None = None, tool: str | None = None) -> RunContext[Any]:
+        return RunContext(
+            deps=self.deps,
+            usage=self.usage,
+            limits=self.limits,
+            conversation=self.started,
+            tool_call_id=call_id,
+            tool_name=tool,
+            retry=0 if tool is None else self.failures[tool],
+            step=self.step,
+        )
 
     async def _collect_tools(self) -> None:
-        ctx = RunContext(
-            deps=self.deps, usage=self.usage, limits=self.limits, conversation=self.started, step=self.step
-        )
+        ctx = self.context()
         self.tools = {tool.name: tool for tool in await collect_tools(self.sources, ctx)}
 
     async def _announce_tools(self) -> None:
@@ -135,22 +157,6 @@ class Run:
         await self._collect_tools()
         known = self.conversation.known_tools
         self.conversation.announce(t.schema for t in self.tools.values() if t.schema not in known)
-
-    async def finish_open_calls(self) -> DeferredToolRequests | None:
-        """Run the calls that the conversation waits for: deferred ones, and those that a killed process left."""
-        pending = self.conversation.open_calls
-        if not pending and not self.conversation.pending:
-            raise ConversationError(
-                "there is nothing to do: give a prompt, or a conversation that waits for tool results"
-            )
-        waiting = [call for call in pending if call["id"] not in self.conversation.held]
-        if not waiting:
-            self._settle({})
-            return None
-        schemas = [tool.schema for tool in self.tools.values()]
-        functions = [call["function"] for call in waiting]
-        calls = [check_call(Call(f["name"], dict(f["arguments"]), repairs=("json_style",)), schemas) for f in functions]
-        return await self.execute(calls, [call["id"] for call in waiting])
 
     async def model_turn(self) -> TurnReply:
         """Decode what waits, let the model answer. Raises when a limit is reached before or by this turn."""
@@ -208,106 +214,6 @@ class Run:
             raise UnexpectedModelBehavior("compaction", str(error)) from error
         self.emit(Compacted(done.before, done.after))
 
-    async def execute(self, calls: Sequence[Call], ids: Sequence[str]) -> DeferredToolRequests | None:
-        """Run the calls, together where they may, and append their results in order; or hold them, when one of the
-        calls waits for a person. Siblings of a call that fails, or of a cancel, keep their results."""
-        self.limits.check_before_tools(self.usage, sum(call.status == "ok" for call in calls))
-        done: dict[int, ToolResult] = {}
-
-        def on_event(event: ToolEvent) -> None:
-            call_id, name = ids[event.call_index], event.call.name
-            if event.kind == "started":
-                self.usage.tool_calls += 1
-                self.emit(ToolStarted(call_id, name, event.call.arguments))
-            elif event.kind == "progress":
-                self.emit(ToolProgress(call_id, name, event.message))
-            elif event.result is not None:
-                done[event.call_index] = result = event.result
-                self.emit(ToolFinished(call_id, name, result.content, result.outcome, result.seconds))
-
-        def context(index: int, call: Call) -> RunContext[Any]:
-            return RunContext(
-                deps=self.deps,
-                usage=self.usage,
-                limits=self.limits,
-                conversation=self.conversation,
-                tool_call_id=ids[index],
-                tool_name=call.name,
-                retry=self._failures[call.name],
-                step=self.step,
-            )
-
-        async def approve(request: ApprovalRequest) -> Any:
-            decision: Any = self.decisions.approvals.get(ids[request.call_index])
-            if decision is None and self.approve is not None:
-                if inspect.iscoroutinefunction(self.approve):
-                    return await self.approve(request)
-                decision = await anyio.to_thread.run_sync(self.approve, request, abandon_on_cancel=True)
-                return await decision if inspect.isawaitable(decision) else decision
-            return decision
-
-        try:
-            results = await run_calls(
-                calls,
-                self.tools,
-                context,
-                approve=approve,
-                on_event=on_event,
-                cap=self._cap(len(calls)),
-                timeout=self.tool_timeout,
-            )
-        except BaseException:
-            cut = {i: "Error: the call was cancelled before it ended." for i in range(len(calls)) if i not in done}
-            texts = cut | {i: result.content or "Error: the call was cancelled." for i, result in done.items()}
-            self._settle({ids[i]: text for i, text in texts.items()})
-            raise
-        self.clock()
-        return await self._conclude(calls, ids, results)
-
-    async def _conclude(
-        self, calls: Sequence[Call], ids: Sequence[str], results: Sequence[ToolResult]
-    ) -> DeferredToolRequests | None:
-        texts = {ids[r.call_index]: r.content for r in results if r.outcome != "deferred"}
-        deferred = [r for r in results if r.outcome == "deferred"]
-        if deferred:
-            self.conversation.held.update(texts)
-            await self.save()
-            waiting = (DeferredCall(ids[r.call_index], r.call, r.reason, r.metadata) for r in deferred)
-            return DeferredToolRequests(tuple(waiting))
-        times = self._repeats.add(calls, [r.content for r in results])
-        if times == STEER_AT and results:
-            texts[ids[-1]] += STEER
-            self.emit(Retry("repeated_call", STEER.strip(), times, STOP_AT))
-        self._settle(texts)
-        await self.save()
-        for result in results:
-            self._count_failure(result)
-        if times >= STOP_AT:
-            message = f"the model made the same call of {calls[-1].name} {times} times in a row, with the same result"
-            raise UnexpectedModelBehavior("repeated_call", message)
-        return None
-
-    def _settle(self, texts: Mapping[str, str]) -> None:
-        """Append the results of all open calls, in the order of the calls."""
-        texts = {**self.conversation.held, **texts}
-        self.conversation.held.clear()
-        for call in self.conversation.open_calls:
-            text = texts.get(call["id"], "Error: this call was not run.")
-            self.conversation.tool_result(call["id"], text, call["function"]["name"])
-
-    def _count_failure(self, result: ToolResult) -> None:
-        name = result.call.name
-        if result.outcome != "retry":
-            del self._failures[name]
-            return
-        self._failures[name] += 1
-        allowed = self.tools[name].max_retries if name in self.tools else self.retries
-        if self._failures[name] > allowed:
-            what = f"{name!r} failed {self._failures[name]} times in a row; the last error: {result.content}"
-            raise UnexpectedModelBehavior("tool_retries", what)
-        reason = result.call.status if result.call.status != "ok" else "model_retry"
-        self.emit(Retry(reason, result.content, self._failures[name], allowed))
-
     def nudge(self, reply: TurnReply) -> str | None:
         """What to tell a model whose reply holds neither an answer nor a call, or goes on without end; None when there
         is an answer."""
@@ -329,6 +235,21 @@ class Run:
         self.emit(Retry(reason, text, self._nudges, self.retries))
         return text
 
+    async def read_output(self, reply: TurnReply) -> Accepted | None:
+        """The answer as the type that was asked for; None when it is not that: the model is told why, and goes on."""
+        try:
+            value: Any = reply.content if self.output is None else self.output.read(reply.content)
+            return Accepted(await checked(value, self.validators, self.context()))
+        except ModelRetry as error:
+            message = str(error)
+        self._rejected += 1
+        if self._rejected > self.retries:
+            what = f"{self._rejected} answers in a row were not what was asked for; the last error: {message}"
+            raise UnexpectedModelBehavior("output", what)
+        self.emit(Retry("output", message, self._rejected, self.retries))
+        self.conversation.append({"role": "user", "content": message, "note": True})
+        return None
+
     def result(self, output: object, reply: TurnReply | None = None) -> RunResult[object]:
         """The run's result."""
         self.clock()
@@ -341,15 +262,3 @@ class Run:
         if self.save_to is not None:
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(self.conversation.save, self.save_to)
-
-    def _cap(self, calls: int) -> ResultCap:
-        """A bound on results in real tokens: what was asked for, and no more than the context still holds."""
-        conversation = self.conversation
-        cap = self.result_cap
-        asked = cap.limit if isinstance(cap, ResultCap) else cap or max(1, conversation.sequence.n_ctx // 4)
-        share = (conversation.room * 3 // 4) // max(1, calls)
-        limit = max(1, min(asked, share))
-        if isinstance(cap, ResultCap):
-            return ResultCap(limit, cap.count_tokens, cap.folder, shown_from=cap.shown_from)
-        vocab = conversation.engine.vocab
-        return ResultCap(limit, lambda text: len(vocab.encode(text)))

@@ -16,7 +16,7 @@ from ..conversation import Conversation
 from ..engine.seam import Sampling
 from ..exceptions import ToolFailed
 from ..limits import Usage
-from ..tools import Tool
+from ..tools import Tool, result_text
 from .result import RunResult
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class BestOf:
         return self.best.output
 
 
-def agent_tool(agent: Agent[Any], name: str, description: str, *, fork: bool, **options: Any) -> Tool:
+def agent_tool(agent: Agent[Any, Any], name: str, description: str, *, fork: bool, **options: Any) -> Tool:
     """See `Agent.as_tool`."""
 
     async def delegate(ctx: RunContext[Any], task: str) -> str:
@@ -61,7 +61,7 @@ def agent_tool(agent: Agent[Any], name: str, description: str, *, fork: bool, **
             raise ToolFailed("the agent needs a decision of a person, which it cannot get here")
         if conversation is None:
             result.conversation.close()
-        return str(result.output)
+        return result_text(result.output)
 
     delegate.__doc__ = f"{description}\n\nArgs:\n    task: What to do, with everything that is needed for it."
     return Tool(delegate, name=name, takes_context=True, **options)
@@ -79,7 +79,7 @@ def _branch(ctx: RunContext[Any]) -> Conversation:
 
 
 async def answers_from(
-    agent: Agent[Any], start: Conversation, n: int, *, deps: Any, sampling: Sampling | None
+    agent: Agent[Any, Any], start: Conversation, n: int, *, deps: Any, sampling: Sampling | None
 ) -> list[RunResult[Any]]:
     """`n` runs from forks of `start`, each with a seed of its own, all at once; the engine takes them in turns."""
     base = sampling or agent.sampling or Sampling()
