@@ -6,12 +6,13 @@ import json as _json
 from collections.abc import Callable
 from typing import Any
 
+from .decode import decode
 from .overhead import overhead
 from .state import state
 
-__all__ = ["BENCHES", "overhead", "run_bench", "state"]
+__all__ = ["BENCHES", "decode", "overhead", "run_bench", "state"]
 
-BENCHES: dict[str, Callable[..., dict[str, Any]]] = {"overhead": overhead, "state": state}
+BENCHES: dict[str, Callable[..., dict[str, Any]]] = {"decode": decode, "overhead": overhead, "state": state}
 
 
 def run_bench(name: str, *, model: str | None = None, json: bool = False) -> str:

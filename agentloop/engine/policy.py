@@ -9,12 +9,13 @@ so the choice cannot bias them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 __all__ = ["Choice", "Policy"]
 
 _DECAY = 0.98  # how fast old acceptance is forgotten, a token
 _BLEND = 0.1  # how fast a cost follows new timings
+_MARGIN = 1.05  # a draft must promise this much more than plain decoding: estimates are noisy, plain is not
 _EXPLORE = 64  # every so many plain steps a drafter that looks too poor is tried again
 
 
@@ -26,18 +27,19 @@ class Choice:
     k: int
 
 
-@dataclass(slots=True)
+_LONGEST = 64
+
+
 class _Acceptance:
-    """Decayed counts per position of (accepted, tried); a beginner is taken to be right 60 times in 100."""
+    """Decayed counts per position of (accepted, tried), smoothed towards the position before; a beginner is taken to be
+    right 60 times in 100. `expected[k]`: tokens that a draft of k yields, the target's own included."""
 
-    hits: list[float] = field(default_factory=list[float])
-    tries: list[float] = field(default_factory=list[float])
+    __slots__ = ("expected", "hits", "rates", "tries")
 
-    def rate(self, i: int) -> float:
-        if i >= len(self.tries):
-            return self.rate(len(self.tries) - 1) if self.tries else 0.6
-        prior = 0.6 if i == 0 else self.rate(i - 1)
-        return (self.hits[i] + 2.0 * prior) / (self.tries[i] + 2.0)
+    def __init__(self) -> None:
+        self.hits: list[float] = []
+        self.tries: list[float] = []
+        self._update()
 
     def learn(self, k: int, accepted: int) -> None:
         while len(self.tries) < k:
@@ -46,6 +48,21 @@ class _Acceptance:
         for i in range(min(k, accepted + 1)):
             self.hits[i] = self.hits[i] * _DECAY + (i < accepted)
             self.tries[i] = self.tries[i] * _DECAY + 1.0
+        self._update()
+
+    def _update(self) -> None:
+        rate, chance, expected = 0.6, 1.0, [1.0]
+        self.rates: list[float] = []
+        for i in range(_LONGEST):
+            if i < len(self.tries):
+                rate = (self.hits[i] + 2.0 * rate) / (self.tries[i] + 2.0)
+                self.rates.append(rate)
+            chance *= rate
+            expected.append(expected[-1] + chance)
+        self.expected = expected
+
+
+_BEGINNER = _Acceptance()
 
 
 class Policy:
@@ -56,7 +73,7 @@ class Policy:
 
     def __init__(self, verify_s: Sequence[float]) -> None:
         self._verify = [max(1e-7, s) for s in verify_s]
-        self._draft: dict[str, tuple[float, float]] = {}  # seconds a draft: fixed part, part a token
+        self._draft: dict[str, float] = {}  # seconds a drafted token
         self._accepted: dict[tuple[str, int], _Acceptance] = {}
         self._plain = 0
 
@@ -72,16 +89,13 @@ class Policy:
 
     def choose(self, candidates: Iterable[tuple[str, int, int]]) -> Choice:
         """`candidates`: (drafter name, evidence, most tokens it may draft now)."""
-        best, best_rate = Choice(0, 0), 1.0 / self._verify[0]
+        best, best_rate = Choice(0, 0), _MARGIN / self._verify[0]
         options = list(candidates)
         for index, (name, evidence, most) in enumerate(options):
-            record = self._accepted.get((name, evidence)) or _Acceptance()
-            fixed, each = self._draft.get(name, (0.0, 0.0))
-            expected, chance = 1.0, 1.0
-            for k in range(1, min(most, self.max_draft) + 1):
-                chance *= record.rate(k - 1)
-                expected += chance
-                rate = expected / (fixed + each * k + self._verify[k])
+            expected = self._accepted.get((name, evidence), _BEGINNER).expected
+            each, verify = self._draft.get(name, 0.0), self._verify
+            for k in range(1, min(most, len(verify) - 1, _LONGEST) + 1):
+                rate = expected[k] / (each * k + verify[k])
                 if rate > best_rate * 1.0001:
                     best, best_rate = Choice(index, k), rate
         if best.k == 0 and options:
@@ -106,12 +120,12 @@ class Policy:
             self._verify = [s * pace for s in self._verify]
             self._verify[rows - 1] *= pace
         if name is not None and k > 0:
-            fixed, each = self._draft.get(name, (0.0, draft_s / k))
-            self._draft[name] = (fixed, each + _BLEND * (draft_s / k - each))
+            each = self._draft.get(name, draft_s / k)
+            self._draft[name] = each + _BLEND * (draft_s / k - each)
 
     def acceptance(self) -> dict[str, list[float]]:
         """Acceptance by position for every (drafter, evidence) seen, for people."""
         return {
-            f"{name}/{evidence}": [round(record.rate(i), 3) for i in range(len(record.tries))]
+            f"{name}/{evidence}": [round(rate, 3) for rate in record.rates]
             for (name, evidence), record in sorted(self._accepted.items())
         }

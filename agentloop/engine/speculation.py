@@ -106,7 +106,6 @@ class Speculator:
         batch = [seq._tokens[-1], *draft.ids]
         started = time.perf_counter()
         seq._decode(batch, all_outputs=k > 0, observe=False)
-        spent = time.perf_counter() - started
         tokens: list[Token] = []
         answer: Stop | Force | None = None
         rows = 0  # rows that stay
@@ -123,6 +122,7 @@ class Speculator:
             rows = max(1, len(seq._tokens) - 1 - before)
             seq._keep_rows(before + rows, rows - 1 if k else -1)
             seq._observe(batch, before, rows)
+            spent = time.perf_counter() - started  # with choosing, rolling back and what drafters do to keep up
             engine.policy.timed(k + 1, spent, drafter.name if drafter else None, k, draft_s)
             if drafter is not None:
                 accepted = rows - 1 + (rows <= k and bool(tokens) and tokens[-1].id == draft.ids[rows - 1])
