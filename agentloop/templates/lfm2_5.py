@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 from ..exceptions import InvalidKnob
 from .base import Message, ReplyEnd, Segment, join
+from .lfm2_calls import value_text
 from .lfm2_reply import LfmReader, parse_lfm
 from .messages import any_text, normalise
 from .pieces import Pieces, to_json
@@ -170,12 +171,6 @@ class Lfm25:
             out.scaffold("(")
             for j, (name, value) in enumerate(call["arguments"].items()):
                 out.scaffold(", " if j else "")
-                out.data(f"{name}={_value(name, value)}")
+                out.data(f"{name}={value_text(name, value)}")
             out.scaffold(")")
         out.scaffold("]" + _STOP)
-
-
-def _value(name: str, value: Any) -> str:
-    if isinstance(value, str):
-        return f"'{value}'"
-    return to_json(value, f"the argument {name!r}") if isinstance(value, Mapping) else str(value)
