@@ -33,7 +33,7 @@ TOLERANCE = 0.02  # logits of batches of other widths, as a share of their range
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Engine]:
-    with Engine.load(n_ctx=16384, threads=2) as loaded:
+    with Engine.load(n_ctx=16384, threads=1) as loaded:
         yield loaded
 
 
@@ -130,7 +130,7 @@ def test_saved_and_gone_on_in_a_new_process(engine: Engine, agent: Agent[None], 
     code = f"""
         from agentloop import Agent, Conversation, Engine
         from agentloop.tools.samples import calculator, get_weather
-        with Engine.load(n_ctx=16384, threads=2) as engine:
+        with Engine.load(n_ctx=16384, threads=1) as engine:
             conversation = Conversation.load({str(path)!r}, engine)
             decoded = conversation.sequence.stats.evaluated
             result = Agent(engine, tools=[calculator, get_weather]).run_sync("Thanks!", conversation=conversation)
@@ -193,3 +193,15 @@ def test_several_agents_on_one_engine_at_once(engine: Engine, agent: Agent[None]
         assert answer in answers[question].output
         assert answers[question].usage.recomputed == 0
         check(engine, answers[question].conversation)
+
+
+def test_the_best_of_several_answers_decodes_the_prompt_once(engine: Engine, agent: Agent[None]) -> None:
+    best = anyio.run(agent.best_of, "What is 17 plus 25?", 3)
+    assert "42" in best.output
+    paid = best.usage.turns[0]
+    assert paid.generated == 0
+    assert [result.usage.turns[0].new for result in best.results] == [0] * len(best.results)
+    assert best.saved == paid.new * (len(best.results) - 1)
+    assert best.usage.recomputed == 0
+    for result in best.results:
+        check(engine, result.conversation)
