@@ -307,8 +307,12 @@ class ReplyReader:
         if self._ended != self._index or self._implied or self._bare:
             return
         start = self._call_start
-        marks = {at - start: tag for at, tag in self._marks.items() if at >= start and tag != "<tool_call>"}
-        marks[0] = "<tool_call>"
+        marks = {0: "<tool_call>"}
+        for at in reversed(self._marks):  # in order of place; those of earlier calls are not looked at again
+            if at <= start:
+                break
+            if self._marks[at] != "<tool_call>":
+                marks[at - start] = self._marks[at]
         section = read_section(self._joined()[start:], marks, self._tools, complete=True)
         if len(section.calls) == 1 and section.is_clean and not section.suffix:
             events.append(CallEnd(self._index, section.calls[0]))
