@@ -93,6 +93,9 @@ class LfmReader(TextTagReader):
         if self._listed is not None:
             self._end_list(closed=False, complete=reason == "end")
         behind = self._from_reasoning
+        if behind is not None and not self._close_ids and "</think>" in self._behind_text(behind):
+            self._reopen(None)
+            behind = None
         reply = super().finish(reason)
         opened = [r for r in reply.repairs if r not in ("reopened_reasoning", "think_newlines", "whitespace")]
         content = reply.content
@@ -165,6 +168,7 @@ class LfmReader(TextTagReader):
             self._from_reasoning = list(self._waiting_tokens)
         self._no_opener = not self._draft_open
         self._waiting_tokens, self._draft_open = [], False
+        text = self._utf8.decode(b"".join(part for _, part in tokens))
         self._listed = [text]
         return [PhaseChange("call"), CallDelta(len(self._found), found.group(1), text)]
 
@@ -228,7 +232,7 @@ class LfmReader(TextTagReader):
 
     # -- lists in reasoning
 
-    def _reopen(self, closing: Token) -> list[ReplyEvent]:
+    def _reopen(self, closing: Token | None) -> list[ReplyEvent]:
         """The reasoning was still open: what was read since was a draft."""
         tokens, self._from_reasoning = self._from_reasoning or [], None
         self._listed, self._found, self._last_list = None, [], 0
@@ -237,7 +241,7 @@ class LfmReader(TextTagReader):
         events: list[ReplyEvent] = [PhaseChange("reasoning")]
         for token, piece in tokens:
             events += self._as_text(token, piece)
-        return [*events, *super().feed(*closing)]
+        return events if closing is None else [*events, *super().feed(*closing)]
 
     def _behind_text(self, tokens: Sequence[Token]) -> str:
         """The text behind the lists that ended the reasoning."""

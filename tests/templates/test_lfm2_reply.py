@@ -354,10 +354,43 @@ def test_any_values_are_read_back(arguments: dict[str, Any], seed: int) -> None:
     assert found(reply) == [("ok", "f", arguments)]
 
 
-@given(st.lists(st.sampled_from([*IDS, "[", "]", "f(", ")", "a=", "'", '"', ",", "1", "{", "}", " ", "\n", "é", "x"])))
+NOISE = st.sampled_from(
+    [*IDS, *"[])(,'{} \nx1é", "write_file(", "path=", "content=", "=", "f(", '"', "🎉", "path='a')]"]
+)
+
+
+@given(st.lists(NOISE))
 def test_noise_is_read_the_same_however_it_is_cut(parts: list[str]) -> None:
     text = "".join(parts)
-    first, second = feed(text, tools=TOOLS)[1], feed(text, tools=TOOLS, seed=1)[1]
-    assert first == second
-    assert all(call.status != "ok" or call.name == "write_file" for call in first.calls)
-    assert all(call.status == "ok" or call.error for call in first.calls)
+    replies = [feed(text, tools=TOOLS, seed=seed)[1] for seed in range(3)]
+    assert replies[0] == replies[1] == replies[2]
+    for call in replies[0].calls:
+        assert call.status != "ok" or call.name == "write_file"
+        assert call.status == "ok" or call.error
+
+
+@given(st.lists(NOISE))
+def test_events_tell_what_the_reply_holds(parts: list[str]) -> None:
+    events, reply = feed("<think>" + "".join(parts), "length", tools=TOOLS)
+    for index, call in enumerate(reply.calls):
+        ends = [e.call for e in events if isinstance(e, CallEnd) and e.index == index]
+        assert not ends or ends[-1].name == call.name
+    said = "".join(e.text for e in events if isinstance(e, TextDelta))
+    assert reply.content.startswith(said)
+
+
+def test_a_vocabulary_without_tags_of_reasoning_writes_them_as_text() -> None:
+    special = {i: text for i, text in SPECIAL.items() if i not in (3, 4)}
+    for draft, calls in (("", 1), (" no</think>Never.", 0)):
+        reader = TEMPLATE.reader(special, TOOLS)
+        reader.feed(0, b"<thi")
+        reader.feed(0, b"nk>Hm ")
+        reader.feed(1, b"")
+        reader.feed(0, b"[write_file(path='\xc3")
+        reader.feed(0, b"\xa9')]")
+        reader.feed(2, b"")
+        reader.feed(0, draft.encode())
+        reply = reader.finish("end")
+        assert [call.arguments for call in reply.calls] == [{"path": "é"}] * calls
+        assert reply.reasoning.startswith("Hm")
+        assert reply.content == ("" if calls else "Never.")
