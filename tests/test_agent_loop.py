@@ -462,12 +462,13 @@ def test_a_history_that_ends_in_a_call_goes_on_with_it() -> None:
 
 def test_usage_can_be_shared_and_sampling_passed_on() -> None:
     total = Usage()
-    engine = ScriptedEngine([say("a"), say("b")])
-    agent = Agent(engine)
+    engine = ScriptedEngine([call("add", a=1, b=2), say("a"), say("b")])
+    agent = Agent(engine, tools=[add])
     first = run(agent, usage=total, sampling=Sampling(temperature=0.5, seed=1))
     second = run(agent, usage=total)
-    assert total.requests == 2
-    assert [first.usage.requests, second.usage.requests] == [1, 1]
+    assert (total.requests, total.tool_calls) == (3, 1)
+    assert [first.usage.requests, second.usage.requests] == [2, 1]
+    assert [first.usage.tool_calls, second.usage.tool_calls] == [1, 0]
 
 
 def test_tools_that_come_later_are_announced_and_the_head_stays() -> None:

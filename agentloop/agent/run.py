@@ -73,6 +73,7 @@ class Run:
         self._began = time.monotonic()
         self._seconds_before = self.usage.seconds
         self._first_turn = len(self.usage.turns)
+        self._calls_before = self.usage.tool_calls
         self.failures: Counter[str] = Counter()
         self._nudges = 0
         self._rejected = 0
@@ -253,7 +254,7 @@ class Run:
     def result(self, output: object, reply: TurnReply | None = None) -> RunResult[object]:
         """The run's result."""
         self.clock()
-        own = Usage(self.usage.turns[self._first_turn :], self.usage.tool_calls, self.clock())
+        own = Usage(self.usage.turns[self._first_turn :], self.usage.tool_calls - self._calls_before, self.clock())
         finish, thoughts = ("deferred", "") if reply is None else (reply.finish, reply.reasoning)
         return RunResult(output, own, self.conversation, finish, thoughts, self.first_message)
 
