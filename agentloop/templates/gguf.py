@@ -93,8 +93,9 @@ class JinjaTemplate:
         open_tool_block: bool = False,
         **knobs: Any,
     ) -> list[Segment]:
-        """What the template writes for these messages behind an earlier turn. Raises TemplateRenderError for a template
-        that writes earlier turns differently because of them, and for an open block of tool results."""
+        """What the template writes for these messages behind the end of an earlier turn, which stays as it was decoded.
+        Raises TemplateRenderError for a template that marks no end of a turn and writes earlier turns differently, and
+        for an open block of tool results."""
         new = _openai(messages, start=False)
         if open_tool_block:
             raise TemplateRenderError("this template cannot go on inside a block of tool results; append them together")
@@ -104,13 +105,19 @@ class JinjaTemplate:
             call = {"name": "f", "arguments": {}}
             ids = [m.get("tool_call_id") or f"call_{i}" for i, m in enumerate(new[:results])]
             base[1]["tool_calls"] = [{"id": i, "type": "function", "function": call} for i in ids]
-        before = self._render(base, None, False, knobs)
         end = self.end_of_turn
-        at = before.rfind(end) + len(end) if end and end in before.partition("A7")[2] else len(before)
+        before = self._render(base, None, False, knobs)
         pieces = self._segments([*base, *new], None, add_generation_prompt, knobs)
-        if not join(pieces).startswith(before[:at]):
-            raise TemplateRenderError("this template writes earlier turns differently because of what follows them")
-        out = _cut(pieces, len(before) if ended is None else at)
+        whole = join(pieces)
+        behind = next((b for b in (_behind(whole, e) for e in (self._inner_end(knobs), end)) if b is not None), None)
+        closed = _behind(before, end)
+        if behind is not None and closed is not None:
+            at = len(whole) - len(behind)
+            out = _cut(pieces, at + len(closed) if ended is None and behind.startswith(closed) else at)
+        elif whole.startswith(before):
+            out = _cut(pieces, len(before))
+        else:
+            raise TemplateRenderError("this template marks no end of a turn; nothing can be appended behind one")
         closing = {"truncated": end, "in_call": end, "in_reasoning": "\n</think>\n\n" + end}.get(ended or "", "")
         return [Segment(closing, True), *out] if closing else out
 
@@ -160,6 +167,12 @@ class JinjaTemplate:
         prefix = self.reply_prefix()
         return "<think>" in prefix and "</think>" not in prefix
 
+    def _inner_end(self, knobs: Mapping[str, Any]) -> str:
+        """What ends a reply that others follow; some templates end the last one otherwise."""
+        text = self._render([*_PROBE, *_PROBE[:1]], None, False, knobs)
+        tag = _END_TAG.match(text.partition("A7")[2])
+        return tag.group(1) if tag else self.end_of_turn
+
     def _render(self, messages: Any, tools: Any, prompt: bool, knobs: Mapping[str, Any]) -> str:
         given = {name: value for name, value in knobs.items() if value is not None}
         variables = {**self._tokens, **given, "messages": messages, "add_generation_prompt": prompt}
@@ -199,6 +212,12 @@ def _openai(messages: Sequence[Message], *, start: bool) -> list[dict[str, Any]]
             message |= {key: given[key] for key in ("tool_call_id", "name") if isinstance(given.get(key), str)}
         out.append(message)
     return out
+
+
+def _behind(text: str, end: str) -> str | None:
+    """What stands behind the end of the probed reply; None if there is no end."""
+    _, _, rest = text.partition("A7")
+    return rest.partition(end)[2] if end and end in rest else None
 
 
 def _cut(pieces: Sequence[Segment], start: int) -> list[Segment]:

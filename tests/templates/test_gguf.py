@@ -144,6 +144,25 @@ def test_continuation_with_results() -> None:
     assert before + join(QWEN.continuation(new, ended=None)) == QWEN.render([*old, *new])
 
 
+def test_a_template_that_rewrites_earlier_turns_can_be_continued() -> None:
+    """As that of Qwen3: the last reply shows its reasoning, an earlier one does not, and its end is another token."""
+    text = (
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if loop.last and m.role == 'assistant' %}<think>\n\n"
+        "</think>\n\n{{ m.content }}<|return|>{% else %}{{ m.content }}<|im_end|>\n{% endif %}{% endfor %}"
+        "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    )
+    template = JinjaTemplate(text)
+    assert template.end_of_turn == "<|return|>"
+    new = [{"role": "user", "content": "More"}]
+    expected = "\n<|im_start|>user\nMore<|im_end|>\n<|im_start|>assistant\n"
+    assert join(template.continuation(new, ended="complete")) == expected
+    assert join(template.continuation(new, ended="truncated")) == "<|return|>" + expected
+    bare = "{% for m in messages %}{{ m.content }}{% endfor %}"
+    assert join(JinjaTemplate(bare).continuation(new, ended="complete")) == "More"
+    with pytest.raises(TemplateRenderError, match="no end of a turn"):
+        JinjaTemplate("{{ messages | length }}" + bare).continuation(new, ended="complete")
+
+
 def test_reply_prefix_and_end_of_turn_are_found() -> None:
     assert (QWEN.reply_prefix(), QWEN.end_of_turn) == ("<think>\n", "<|im_end|>")
     assert QWEN.reply_prefix(enable_thinking=False) == "<think>\n\n</think>\n\n"
