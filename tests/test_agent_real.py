@@ -28,7 +28,7 @@ from agentloop import (
 from agentloop.events import Event, PrefillProgress, ReasoningDelta, ToolStarted
 from agentloop.tools.samples import calculator, get_weather
 
-TOLERANCE = 0.02  # logits of batches of other widths, as a share of their range
+TOLERANCE = 3e-3  # logits of batches of other widths, as a share of their range; a stale state is off by 1e-2 and more
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,8 +13,9 @@ import anyio.to_thread
 from ..arguments import check_call
 from ..calls import Call
 from ..context import RunContext
+from ..conversation import in_worker
 from ..events import Retry, ToolFinished, ToolProgress, ToolStarted
-from ..exceptions import ConversationError, UnexpectedModelBehavior
+from ..exceptions import AgentLoopError, ConversationError, UnexpectedModelBehavior
 from ..tools import ApprovalRequest, ResultCap, ToolEvent, ToolResult, run_calls
 from .result import DeferredCall, DeferredToolRequests
 from .run import Run
@@ -70,16 +73,21 @@ async def execute(run: Run, calls: Sequence[Call], ids: Sequence[str]) -> Deferr
             return await decision if inspect.isawaitable(decision) else decision
         return decision
 
+    ahead = asyncio.ensure_future(_decode_ahead(run))
     try:
-        results = await run_calls(
-            calls,
-            run.tools,
-            context,
-            approve=approve,
-            on_event=on_event,
-            cap=_cap(run, len(calls)),
-            timeout=run.tool_timeout,
-        )
+        try:
+            results = await run_calls(
+                calls,
+                run.tools,
+                context,
+                approve=approve,
+                on_event=on_event,
+                cap=_cap(run, len(calls)),
+                timeout=run.tool_timeout,
+            )
+        finally:
+            # One small batch; nothing is still being decoded when the tools have ended.
+            await asyncio.wait({ahead})
     except BaseException:
         cut = {i: "Error: the call was cancelled before it ended." for i in range(len(calls)) if i not in done}
         texts = cut | {i: result.content or "Error: the call was cancelled." for i, result in done.items()}
@@ -87,6 +95,12 @@ async def execute(run: Run, calls: Sequence[Call], ids: Sequence[str]) -> Deferr
         raise
     run.clock()
     return await _conclude(run, calls, ids, results)
+
+
+async def _decode_ahead(run: Run) -> None:
+    """Use the time that the tools take. What fails here is decoded with the results, where its error counts."""
+    with contextlib.suppress(AgentLoopError):
+        await in_worker(lambda cancel, _: run.conversation.decode_ahead(cancel=cancel), cancel=run.cancel)
 
 
 async def _conclude(

@@ -106,21 +106,24 @@ class _Prompt:
         if self.end >= c.sequence.n_ctx:
             raise ContextFull(len(self.ids) + 1, c.sequence.n_ctx - self.start, c.sequence.n_ctx)
         self.common = _common(c.sequence.tokens[self.start :], self.ids)
+        self.ahead = min(c._ahead, self.common)
+        c._ahead = 0
         self.before: SequenceStats = c.sequence.stats
 
     @property
     def reused(self) -> int:
-        return self.start + self.common
+        """Tokens that were in the state when the turn began; what was decoded ahead for it is part of the turn."""
+        return self.start + self.common - self.ahead
 
     @property
     def new(self) -> int:
-        return len(self.ids) - self.common
+        return len(self.ids) - self.common + self.ahead
 
     def decode(self, cancel: CancelToken | None, emit: Emit) -> None:
         c, sequence, ids, at = self.c, self.c.sequence, self.ids, self.common
-        if len(sequence) > self.reused:
-            sequence.truncate(self.reused)
-        total = self.new
+        if len(sequence) > self.start + self.common:
+            sequence.truncate(self.start + self.common)
+        total = len(ids) - at
 
         def progress(offset: int) -> Callable[[int, int], None]:
             return lambda done, _: emit(PrefillProgress(min(offset + done, total), total))

@@ -18,6 +18,7 @@ from ..events import Event
 from ..exceptions import ConversationError
 from ..limits import TurnUsage, Usage
 from ..templates import Template, for_model
+from .ahead import decode_ahead
 from .answering import answer, prefill
 from .compaction import Compaction, CompactionResult, compact
 from .messages import Message, MessageLog
@@ -65,6 +66,8 @@ class Conversation(MessageLog):
         self._sequence = sequence if sequence is not None else engine.sequence()
         self._turns: list[Turn] = []
         self._mark = 0
+        self._ahead = 0  # tokens of the next turn that were decoded while tools ran
+        self._ahead_runs = False
         self._ended: ReplyEnd | None = None
         self._head = 0  # tokens of instructions and tools, once they are decoded
         self._calls = 0  # calls named so far
@@ -162,6 +165,17 @@ class Conversation(MessageLog):
         with self._exclusive():
             return prefill(self, cancel=cancel, emit=on_event or _ignore)
 
+    def decode_ahead(self, *, cancel: CancelToken | None = None) -> int:
+        """Decode what is known of the next turn before the results of open calls are there: the waiting token and the
+        scaffold before the first result. Returns how many tokens of the next turn that were; it counts them as its own
+        new ones. Does nothing where there is nothing to wait for. Other methods wait until it has ended."""
+        self._ahead_runs = True
+        try:
+            with self._busy:
+                return decode_ahead(self, cancel)
+        finally:
+            self._ahead_runs = False
+
     # -- going back, and going two ways
 
     def rewind(self, turn: int, *, keep_messages: bool = False) -> Truncation:
@@ -192,6 +206,7 @@ class Conversation(MessageLog):
             child._sequence = self._sequence.fork()
             child._messages, child._turns = list(self._messages), list(self._turns)
             child.held = dict(self.held)
+            child._ahead, child._ahead_runs = 0, False
             child.usage, child._busy, child._running = Usage(), threading.Lock(), threading.Lock()
             child._budget = budget_for(child.thinking, child.engine.vocab)
             return child
@@ -269,7 +284,7 @@ class Conversation(MessageLog):
 
     @contextmanager
     def _exclusive(self) -> Iterator[None]:
-        if not self._busy.acquire(blocking=False):
+        if not self._busy.acquire(blocking=self._ahead_runs):
             raise ConversationError("the conversation is in use by another run; fork it, or wait until that has ended")
         try:
             yield
