@@ -19,7 +19,7 @@ from .messages import any_text, normalise
 from .reply import Reply, parse_reply
 from .sandbox import JinjaSandbox
 from .standins import StandIns
-from .text_tags import TextTagReader
+from .text_tags import TextTagReader, without_opening
 
 __all__ = ["JinjaTemplate"]
 
@@ -139,7 +139,8 @@ class JinjaTemplate:
         thinking = thinking and self._opens_reasoning
         if isinstance(text_or_ids, str):
             text = text_or_ids.rstrip().removesuffix(self.end_of_turn) if self.end_of_turn else text_or_ids
-            return parse_reply(text, tools, thinking=thinking)
+            reply = parse_reply(text, tools, thinking=thinking)
+            return reply if self._prefix else without_opening(reply)
         if vocab is None:
             raise ValueError("ids need a vocabulary: parse(ids, vocab=engine.vocab)")
         reader = self.reader(vocab.special_tokens(), tools, thinking=thinking)
@@ -156,16 +157,20 @@ class JinjaTemplate:
     ) -> TextTagReader:
         """An incremental reader for one reply. `thinking` counts only if the template opens the reasoning itself."""
         ends = (self.end_of_turn, self._tokens["eos_token"])
-        return TextTagReader(special, tools, thinking=thinking and self._opens_reasoning, ends=ends)
+        thinking = thinking and self._opens_reasoning
+        return TextTagReader(special, tools, thinking=thinking, ends=ends, opens_itself=not self._prefix)
 
     def close(self) -> None:
         """End the process that renders; the next render starts another."""
         self._box.close()
 
     @cached_property
+    def _prefix(self) -> str:
+        return self.reply_prefix()
+
+    @property
     def _opens_reasoning(self) -> bool:
-        prefix = self.reply_prefix()
-        return "<think>" in prefix and "</think>" not in prefix
+        return "<think>" in self._prefix and "</think>" not in self._prefix
 
     def _inner_end(self, knobs: Mapping[str, Any]) -> str:
         """What ends a reply that others follow; some templates end the last one otherwise."""

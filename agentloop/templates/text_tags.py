@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from .reader import END_TAGS, TAGS, ReplyReader
 from .reply_types import FinishReason, Reply, ReplyEvent
 
-__all__ = ["TextTagReader"]
+__all__ = ["TextTagReader", "without_opening"]
 
 
 class TextTagReader(ReplyReader):
     """As ReplyReader; tags that `special` does not hold are recognised in the text. `ends` are further spellings of
-    tokens that end a reply."""
+    tokens that end a reply. `opens_itself`: the model writes the tag that opens its reasoning, so it is no repair."""
 
     def __init__(
         self,
@@ -23,7 +24,9 @@ class TextTagReader(ReplyReader):
         *,
         thinking: bool = True,
         ends: Sequence[str] = (),
+        opens_itself: bool = False,
     ) -> None:
+        self._opens_itself = opens_itself
         known = {i: min(END_TAGS) if text in ends else text for i, text in special.items()}
         missing = [tag for tag in TAGS if tag not in END_TAGS and tag not in known.values()]
         lowest = min(known, default=0)
@@ -56,7 +59,8 @@ class TextTagReader(ReplyReader):
     def finish(self, reason: FinishReason) -> Reply:
         """See ReplyReader.finish."""
         self._release()
-        return super().finish(reason)
+        reply = super().finish(reason)
+        return without_opening(reply) if self._opens_itself else reply
 
     def _ends(self, token_id: int) -> bool:
         return self._known.get(token_id) in END_TAGS
@@ -64,3 +68,10 @@ class TextTagReader(ReplyReader):
     def _release(self) -> list[ReplyEvent]:
         waiting, self._waiting = self._waiting, b""
         return super().feed(self._text_id, waiting) if waiting else []
+
+
+def without_opening(reply: Reply) -> Reply:
+    """The reply of a model that opens its reasoning itself: that is no repair."""
+    if "reopened_reasoning" not in reply.repairs:
+        return reply
+    return replace(reply, repairs=tuple(r for r in reply.repairs if r != "reopened_reasoning"))

@@ -174,6 +174,16 @@ def test_a_model_without_reasoning_answers_at_once() -> None:
     assert QWEN.parse("thought\n</think>\n\nHello<|im_end|>").reasoning == "thought"
 
 
+def test_a_model_that_opens_its_reasoning_itself_needs_no_repair() -> None:
+    text = "<think>\nhm\n</think>\n\nHello"
+    reader = PLAIN.reader({1: "<think>", 2: "</think>"})
+    for token, piece in [(1, b"<think>"), (0, b"\nhm\n"), (2, b"</think>"), (0, b"\n\nHello")]:
+        reader.feed(token, piece)
+    reply = reader.finish("end")
+    assert reader.finish("length") == reply == PLAIN.parse(text)
+    assert (reply.reasoning, reply.content, reply.repairs) == ("hm", "Hello", ())
+
+
 def test_tags_that_the_vocabulary_lacks_are_read_as_text() -> None:
     special = {256: "<|im_end|>"}
     text = 'Look.\n<tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call>'
