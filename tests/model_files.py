@@ -14,7 +14,7 @@ TEMPLATE_KEY = "tokenizer.chat_template"
 def copy_of_model(
     path: Path, *, drop: tuple[str, ...] = (), texts: dict[str, str] | None = None, tensors: bool = True
 ) -> Path:
-    """The embedded model at `path`, without the keys in `drop`, with the string keys `texts`, perhaps without weights."""
+    """The embedded model at `path`, without the keys in `drop`, with the string keys `texts`, or without weights."""
     reader = gguf.GGUFReader(default_model_path())
     texts = texts or {}
     writer = gguf.GGUFWriter(path, texts.get("general.architecture", "qwen35"))
