@@ -50,7 +50,7 @@ def build_parser() -> argparse.ArgumentParser:
     look.add_argument("--json", action="store_true", help="print one JSON object")
 
     bench = commands.add_parser("bench", help="measure this machine")
-    bench.add_argument("name", metavar="NAME", help="which benchmark: overhead")
+    bench.add_argument("name", metavar="NAME", help="which benchmark, overhead for one; a wrong name lists all")
     bench.add_argument("--model", metavar="MODEL", help="a GGUF file (default: the embedded model)")
     bench.add_argument("--json", action="store_true", help="print one JSON object")
 

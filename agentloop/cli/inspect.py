@@ -48,15 +48,16 @@ def describe(file: ModelFile) -> dict[str, Any]:
 
 def _recognised(file: ModelFile, text: Any) -> str | None:
     from ..templates import for_model
+    from ..templates.gguf import JinjaTemplate
 
     if not isinstance(text, str):
         return None
     scalars = {key: str(value) for key, value in file.metadata.items() if not isinstance(value, list)}
     try:
-        name = for_model(text, scalars).name
+        template = for_model(text, scalars)
     except TemplateError:
         return None
-    return None if name == "gguf" else name
+    return None if isinstance(template, JinjaTemplate) else template.name
 
 
 def inspect_model(model: str | None, *, json: bool) -> int:
@@ -71,7 +72,7 @@ def inspect_model(model: str | None, *, json: bool) -> int:
     elif template["recognised"]:
         said = f"found, recognised as {template['recognised']}"
     else:
-        said = "found, none that agentloop knows"
+        said = "found, not one of agentloop's own: the file's Jinja text is used"
     rows = {
         "model": facts["model"],
         "name": facts["name"],
