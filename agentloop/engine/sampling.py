@@ -116,10 +116,13 @@ class Sampler:
 
     def choose(self, row: NDArray[np.float32], history: Sequence[int], allowed: NDArray[np.bool_] | None = None) -> int:
         """The token at position len(history). Raises FloatingPointError when the logits are not numbers."""
-        if self._plain_greedy and allowed is None:
-            best = int(row.argmax())
-            if row[best] != row[best]:  # argmax answers the first NaN
+        if self._plain_greedy:
+            seen = row if allowed is None else np.where(allowed, row, np.float32(-np.inf))
+            best = int(seen.argmax())
+            if seen[best] != seen[best]:  # argmax answers the first NaN
                 raise FloatingPointError("the model's logits are not numbers")
+            if allowed is not None and not allowed[best]:
+                raise ValueError("no token is allowed here")
             return best
         ids, probs = target_probs(row, self.sampling, history, allowed)
         if len(ids) == 1:

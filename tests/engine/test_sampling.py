@@ -130,6 +130,10 @@ def test_edges() -> None:
         target_probs(row, Sampling(temperature=1.0), allowed=np.zeros(40, np.bool_))
     with pytest.raises(FloatingPointError):
         Sampler(Sampling()).choose(np.full(5, np.nan, np.float32), [])
+    mask = np.arange(40) % 2 == 0
+    assert Sampler(Sampling()).choose(row, [], mask) == int(np.where(mask, row, -np.inf).argmax())
+    with pytest.raises(ValueError, match="no token is allowed"):
+        Sampler(Sampling()).choose(row, [], np.zeros(40, np.bool_))
     ties = np.zeros(6, np.float32)
     assert target_probs(ties, Sampling(temperature=1.0, top_k=2))[0].tolist() == [0, 1]
     cold = dense(row, Sampling(temperature=1e-6))

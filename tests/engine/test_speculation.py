@@ -74,8 +74,8 @@ def plain(sequence: Sequence) -> Sequence:
     return twin
 
 
-@pytest.mark.parametrize("drafters", ["suffix", "mtp", "auto"])
-def test_greedy_text_is_the_same(drafters: str) -> None:
+@pytest.mark.parametrize("drafters", ["suffix", "mtp", ("suffix", "mtp")])
+def test_greedy_text_is_the_same(drafters: str | tuple[str, ...]) -> None:
     with Engine.load(n_ctx=4096, drafters=drafters, threads=1) as engine:
         eager(engine, 8)
         sequence = engine.sequence()
