@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 from typing import Any
 
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 
 from agentloop.arguments import check_call, decode_arguments, encode_value, validate_arguments
 from agentloop.calls import Call
-from agentloop.exceptions import ArgumentsError, ToolDefinitionError
+from agentloop.exceptions import ArgumentsError, ToolDefinitionError, ToolFailed
 
 POINT = {
     "type": "object",
@@ -309,3 +311,14 @@ def test_any_text_gives_a_valid_value_or_a_typed_error(text: str, kind: str) -> 
     assert (call.error is None) == (call.status == "ok")
     if call.status == "ok":
         validate_arguments(call.arguments, schema)
+
+
+def test_text_of_a_model_makes_no_warning(recwarn: pytest.WarningsRecorder) -> None:
+    from agentloop.tools.samples import calculator
+
+    for text in ("[1if 2else 3]", "[1or 2]", "{0x1for x in 2}", "(1 is 1)"):
+        with contextlib.suppress(ArgumentsError):
+            decode_arguments({"a": text}, {"type": "object", "properties": {"a": {"type": "array"}}})
+    with contextlib.suppress(ToolFailed):
+        asyncio.run(calculator.call({"expression": "1or 2"}, None))
+    assert not recwarn.list

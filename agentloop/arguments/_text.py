@@ -6,6 +6,7 @@ import ast
 import json
 import math
 import re
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -55,7 +56,9 @@ def _values(bare: str, types: frozenset[str]) -> Iterator[Any]:
         yield int(bare) if re.fullmatch(r"[+-]?\d{1,400}", bare) else number
     if bare[:1] in ("[", "{", "(") and len(bare) <= _LITERAL_LIMIT:
         try:
-            value = _plain(ast.literal_eval(bare))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", SyntaxWarning)  # it is the model's text, not a program of ours
+                value = _plain(ast.literal_eval(bare))
         except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
             return
         yield value

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import math
 import operator
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -59,7 +60,9 @@ def calculator(expression: str) -> str:
     if len(expression) > _MAX_TEXT:
         raise ToolFailed(f"the expression has {len(expression)} characters, more than {_MAX_TEXT}")
     try:
-        tree = ast.parse(expression.strip().replace("^", "**").replace("×", "*").replace("÷", "/"), mode="eval")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SyntaxWarning)
+            tree = ast.parse(expression.strip().replace("^", "**").replace("×", "*").replace("÷", "/"), mode="eval")
         value = _value(tree.body)
     except ZeroDivisionError:
         raise ToolFailed("division by zero") from None
