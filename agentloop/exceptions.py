@@ -7,6 +7,7 @@
     │   ├── DecodeError             llama.cpp refused or failed a batch; the state was repaired
     │   ├── DecodeCancelled         a cancel took effect; the sequence can go on
     │   ├── SnapshotError           saved state that cannot be used
+    │   ├── ConstraintError         a grammar that does not compile, or that no token can continue
     │   └── ClosedError             the engine or the sequence was closed before
     ├── TemplateError
     │   ├── TemplateNotFound        the model file carries no chat template
@@ -41,6 +42,7 @@ __all__ = [
     "ApprovalRequired",
     "ArgumentsError",
     "ClosedError",
+    "ConstraintError",
     "ContextFull",
     "ConversationError",
     "ConversationFull",
@@ -79,7 +81,7 @@ class ModelLoadError(EngineError):
     """A model file that cannot be loaded.
 
     `path` is the file, `reason` one of `missing`, `not_a_file`, `not_gguf`, `truncated`,
-    `unsupported_version`, `vocabulary_only`, `no_decoder`, `refused`.
+    `unsupported_version`, `vocabulary_only`, `no_decoder`, `draft_mismatch`, `refused`.
     """
 
     def __init__(self, path: str | Path, reason: str, message: str) -> None:
@@ -124,6 +126,10 @@ class SnapshotError(EngineError):
 
 class ClosedError(EngineError):
     """The engine or the sequence was closed before this call."""
+
+
+class ConstraintError(EngineError):
+    """A grammar that does not compile, or in which no token can go on."""
 
 
 class TemplateError(AgentLoopError):

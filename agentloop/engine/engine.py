@@ -69,6 +69,7 @@ class Engine:
         threads: int | None = None,
         n_gpu_layers: int = -1,
         checkpoint_bytes: int | None = None,
+        draft_path: str | os.PathLike[str] | None = None,
     ) -> Engine:
         """Load a GGUF file; None loads the embedded model.
 
@@ -76,13 +77,18 @@ class Engine:
             bounded by what half of the free memory holds.
         sequences: how many live in the context at once; more are parked and brought back.
         drafters: "auto" (all that pay on this model: one under 64 MiB does without its head), "none", or names:
-            "suffix" (what followed the same tokens before), "mtp" (the model's own next-token head).
+            "suffix" (what followed the same tokens before), "mtp" (the model's own next-token head), "block" and
+            "draft_model" (the file at draft_path).
         draft_max: the longest draft. On recurrent models each token of it takes a snapshot plane a sequence; fewer are
             made where all of them would pass 2 GiB. `stats()` reports planes and bytes.
         n_batch: tokens in one prefill batch; a cancel takes effect between batches.
         threads: None takes one for a model under 64 MiB, else the physical cores that the process may use.
         n_gpu_layers: -1 puts all layers on the GPU where there is one.
         checkpoint_bytes: bound for checkpoints of all sequences; None takes an eighth of the free memory.
+        draft_path: a second GGUF file that drafts for this one: a block drafter made for it (architecture `dflash`:
+            DFlash, DFlash2, DSpark), or any smaller model with the same vocabulary. ModelLoadError with reason
+            `draft_mismatch` when the two do not fit; a llama.cpp library that cannot run it goes on without, with a
+            warning in the log.
 
         Raises ModelLoadError, and ValueError for settings that make no sense.
         """
@@ -97,6 +103,7 @@ class Engine:
             drafters=drafters,
             threads=threads,
             n_gpu_layers=n_gpu_layers,
+            draft_path=draft_path,
         )
         limit = available_memory() // 8 if checkpoint_bytes is None else checkpoint_bytes
         return cls(loaded, sequences, limit)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..exceptions import ModelLoadError
 from .checkpoints import available_memory
+from .draft_loading import check_draft_file, draft_kind, load_draft_file
 from .drafters import DrafterFactory, MtpFactory, SuffixFactory
 from .modelfile import ModelFile, read_model_file
 from .shape import ModelShape
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DRAFTERS", "Loaded", "load_model"]
 
-DRAFTERS = ("suffix", "mtp")
+DRAFTERS = ("suffix", "mtp", "block", "draft_model")
 """Names of the drafters, in the order in which they are asked."""
 
 _RING_BYTES = 2 << 30
@@ -50,6 +51,7 @@ def load_model(
     drafters: str | Iterable[str],
     threads: int | None,
     n_gpu_layers: int,
+    draft_path: str | os.PathLike[str] | None = None,
 ) -> Loaded:
     """See `Engine.load` for the meaning of the settings and what is raised."""
     for name, value, least in (
@@ -62,12 +64,15 @@ def load_model(
         if value < least:
             raise ValueError(f"{name} must be >= {least}, not {value}")
     wanted = _wanted(drafters)
+    draft = _draft_file(draft_path, wanted, drafters == "auto") if draft_max > 0 else None
     if path is None:
         from ..models import default_model_path
 
         path = default_model_path()
     file = read_model_file(Path(path))
     shape = ModelShape.of(file)
+    if draft is not None:
+        check_draft_file(draft, file, shape)
     from . import _native
 
     if drafters == "auto" and file.size < _SMALL:
@@ -82,7 +87,8 @@ def load_model(
         message = "not a decoder-only text model; agentloop cannot generate with it"
         raise ModelLoadError(file.path, "no_decoder", message)
     if n_ctx == 0:
-        n_ctx = _fitting_context(shape, model.n_ctx_train)
+        draft_bytes = ModelShape.of(draft).kv_bytes_per_token if draft is not None else 0
+        n_ctx = _fitting_context(shape.kv_bytes_per_token + draft_bytes, model.n_ctx_train)
     threads = threads or (1 if file.size < _SMALL else _physical_cores())
     # Rolling back a recurrent state takes a snapshot plane a token; attention alone is cut for nothing.
     recurrent = model.is_hybrid or model.is_recurrent
@@ -117,6 +123,17 @@ def load_model(
                 factories.append(MtpFactory(model, context, min(depth, 4), {**common, "n_outputs_max": sequences}))
             except RuntimeError as error:
                 _log.warning("no MTP drafter: %s", error)
+        if draft is not None:
+            try:
+                drafter = load_draft_file(draft, model, context, shape, depth, common, n_gpu_layers)
+            except ModelLoadError:
+                for factory in factories:
+                    factory.close()
+                context.close()
+                model.close()
+                raise
+            if drafter is not None:
+                factories.append(drafter)
     return Loaded(file, shape, model, context, factories, threads)
 
 
@@ -130,6 +147,22 @@ def _wanted(drafters: str | Iterable[str]) -> tuple[str, ...]:
         if name not in DRAFTERS:
             raise ValueError(f"drafters must be 'auto', 'none' or names of {', '.join(DRAFTERS)}, not {name!r}")
     return tuple(names)
+
+
+def _draft_file(path: str | os.PathLike[str] | None, wanted: tuple[str, ...], auto: bool) -> ModelFile | None:
+    """The head of the draft file if its drafter is wanted."""
+    named = [name for name in wanted if name in ("block", "draft_model")]
+    if path is None:
+        if named and not auto:
+            raise ValueError(f"drafter {named[0]!r} needs a file: give draft_path")
+        return None
+    if not named:
+        return None
+    file = read_model_file(Path(path))
+    kind = draft_kind(file)
+    if kind not in named:
+        raise ValueError(f"{file.path} is a file for drafter {kind!r}, not for {named[0]!r}")
+    return file
 
 
 def _refused(file: ModelFile, errors: list[str]) -> ModelLoadError:
@@ -148,11 +181,11 @@ def _fitting_ring(shape: ModelShape, draft_max: int, sequences: int) -> int:
     return max(0, min(draft_max, _RING_BYTES // (sequences * shape.recurrent_bytes)))
 
 
-def _fitting_context(shape: ModelShape, n_ctx_train: int) -> int:
+def _fitting_context(bytes_per_token: int, n_ctx_train: int) -> int:
     """The model's own length, or what half of the free memory holds, in multiples of 256."""
     most = max(n_ctx_train, 512)
-    if shape.kv_bytes_per_token:
-        most = min(most, available_memory() // 2 // shape.kv_bytes_per_token)
+    if bytes_per_token:
+        most = min(most, available_memory() // 2 // bytes_per_token)
     return max(512, most // 256 * 256)
 
 

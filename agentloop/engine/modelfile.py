@@ -56,7 +56,8 @@ class TensorInfo:
 
 @dataclass(frozen=True, slots=True)
 class ModelFile:
-    """`metadata` holds scalars and short number arrays; long arrays are given by `array_lengths` alone."""
+    """`metadata` holds scalars and short number arrays; long arrays are given by `array_lengths` alone. Tensor data
+    begins at byte `data_start`."""
 
     path: Path
     version: int
@@ -64,6 +65,7 @@ class ModelFile:
     metadata: Mapping[str, Any]
     array_lengths: Mapping[str, int]
     tensors: tuple[TensorInfo, ...]
+    data_start: int = 0
 
     @property
     def architecture(self) -> str:
@@ -200,7 +202,7 @@ def _read(r: _Reader) -> ModelFile:
                 f"the data of tensor {tensor.name!r} lies behind the end of the file ({r.size} bytes); "
                 "download or copy it again",
             )
-    return ModelFile(r.path, version, r.size, metadata, lengths, tensors)
+    return ModelFile(r.path, version, r.size, metadata, lengths, tensors, start)
 
 
 def _tensor(r: _Reader) -> TensorInfo:

@@ -3,7 +3,19 @@
 from __future__ import annotations
 
 from .base import Draft, Drafter, DrafterFactory
+from .block import BlockFactory
+from .block_plan import BlockPlan
+from .draft_model import DraftModelFactory
 from .mtp import MtpFactory
 from .suffix import SuffixFactory
 
-__all__ = ["Draft", "Drafter", "DrafterFactory", "MtpFactory", "SuffixFactory"]
+__all__ = [
+    "BlockFactory",
+    "BlockPlan",
+    "Draft",
+    "DraftModelFactory",
+    "Drafter",
+    "DrafterFactory",
+    "MtpFactory",
+    "SuffixFactory",
+]
