@@ -45,9 +45,19 @@ def build_parser() -> argparse.ArgumentParser:
     _engine_options(run)
     _run_options(run)
 
-    look = commands.add_parser("inspect", help="what a GGUF file says of itself; loads no weights")
-    look.add_argument("model", nargs="?", metavar="MODEL", help="a GGUF file (default: the embedded model)")
+    look = commands.add_parser("inspect", help="what a GGUF file or a saved state says of itself; loads no weights")
+    look.add_argument(
+        "model", nargs="?", metavar="FILE", help="a GGUF file (default: the embedded model), or a saved state"
+    )
     look.add_argument("--json", action="store_true", help="print one JSON object")
+
+    curve = commands.add_parser("calibrate", help="what verifying a draft costs here, by its length")
+    curve.add_argument("model", nargs="?", metavar="MODEL", help="a GGUF file (default: the embedded model)")
+    curve.add_argument("--rows", type=_positive, default=17, metavar="N", help="the longest batch (default: 17)")
+    curve.add_argument("--depth", type=_positive, default=64, metavar="N", help="tokens before it (default: 64)")
+    curve.add_argument("--threads", type=_positive, metavar="N", help="CPU threads (default: physical cores)")
+    curve.add_argument("--svg", metavar="FILE", help="draw the curve into this file")
+    curve.add_argument("--json", action="store_true", help="print one JSON object")
 
     bench = commands.add_parser("bench", help="measure this machine")
     bench.add_argument("name", metavar="NAME", help="which benchmark, overhead for one; a wrong name lists all")
@@ -114,6 +124,17 @@ def _dispatch(options: argparse.Namespace) -> int:
         from .inspect import inspect_model
 
         return inspect_model(options.model, json=options.json)
+    if options.command == "calibrate":
+        from .calibrate import calibrate
+
+        return calibrate(
+            options.model,
+            rows=options.rows,
+            depth=options.depth,
+            threads=options.threads,
+            svg=options.svg,
+            json=options.json,
+        )
     if options.command == "bench":
         from .bench import bench
 

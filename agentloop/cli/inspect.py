@@ -11,6 +11,7 @@ from ..engine.modelfile import ModelFile, read_model_file
 from ..engine.shape import ModelShape
 from ..exceptions import TemplateError
 from ..models import default_model_path
+from .inspect_state import inspect_state, is_state
 
 __all__ = ["describe", "inspect_model"]
 
@@ -42,6 +43,7 @@ def describe(file: ModelFile) -> dict[str, Any]:
         "context": shape.n_ctx_train,
         "kv_bytes_per_token": shape.kv_bytes_per_token,
         "recurrent_plane_bytes": shape.recurrent_bytes,
+        "checkpoint_bytes": shape.recurrent_bytes + 4 * file.array_lengths.get("tokenizer.ggml.tokens", 0),
         "template": {"found": isinstance(text, str), "recognised": _recognised(file, text)},
     }
 
@@ -61,7 +63,11 @@ def _recognised(file: ModelFile, text: Any) -> str | None:
 
 
 def inspect_model(model: str | None, *, json: bool) -> int:
-    """Print what the file says, as lines for people or as one JSON object. Raises ModelLoadError for a bad file."""
+    """Print what the file says, as lines for people or as one JSON object. Raises ModelLoadError for a bad file.
+
+    A saved state is told from a model by how it begins; see `inspect_state`."""
+    if model is not None and is_state(Path(model)):
+        return inspect_state(Path(model), json=json)
     facts = describe(read_model_file(Path(model) if model else default_model_path()))
     if json:
         print(_json.dumps(facts))
@@ -85,6 +91,7 @@ def inspect_model(model: str | None, *, json: bool) -> int:
         "context": f"{facts['context']:,} tokens",
         "KV cache": f"{facts['kv_bytes_per_token']:,} bytes per token",
         "recurrent plane": f"{facts['recurrent_plane_bytes']:,} bytes per sequence",
+        "checkpoint": f"{facts['checkpoint_bytes']:,} bytes (recurrent state and logits)",
         "chat template": said,
     }
     for key, value in rows.items():

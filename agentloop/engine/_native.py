@@ -69,6 +69,8 @@ def _on_log(level: int, text: bytes, _user: Any) -> None:
         return
     if level == 4:
         _errors.append(line)
+    if "unused tensor" in line:
+        level = 1  # one line a tensor of a head that was left out on purpose
     _log.log(_LEVELS.get(level, logging.DEBUG), "%s", line)
 
 

@@ -1,0 +1,53 @@
+"""`agentloop calibrate MODEL`: what verifying a draft costs on this machine, by its length."""
+
+from __future__ import annotations
+
+import json as _json
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from ..bench.plot import line_chart
+from ..engine import Engine
+from ..engine.calibration import cache_path, measure_curve, store_curve
+
+__all__ = ["calibrate"]
+
+
+def calibrate(model: str | None, *, rows: int, depth: int, threads: int | None, svg: str | None, json: bool) -> int:
+    """Measure the curve behind `depth` tokens, cache it for later runs, print it and draw it."""
+    with Engine.load(
+        model, n_ctx=max(2048, depth + rows + 8), sequences=1, draft_max=rows - 1, threads=threads
+    ) as engine:
+        curve = measure_curve(engine, rows, depth=depth)
+        if engine.drafters:
+            store_curve(engine, curve)
+        facts: dict[str, Any] = {
+            "model": engine.name,
+            "threads": engine.threads,
+            "depth": depth,
+            "verify_s": [round(seconds, 7) for seconds in curve],
+            "cached": str(cache_path(engine)) if engine.drafters else None,
+        }
+    if svg:
+        points = [(float(i + 1), seconds * 1e3) for i, seconds in enumerate(curve)]
+        title = f"Cost of verifying a draft: {facts['model']}, {facts['threads']} threads"
+        Path(svg).write_text(line_chart(title, "rows in one decode", "ms", {"verify": points}), encoding="utf-8")
+        facts["svg"] = svg
+    if json:
+        print(_json.dumps(facts))
+        return 0
+    table = Table(title=f"{facts['model']}, {facts['threads']} threads, behind {depth} tokens")
+    for name in ("rows", "ms", "times one row", "ms a row", ""):
+        table.add_column(name, justify="left" if not name else "right")
+    for i, seconds in enumerate(curve):
+        bar = "█" * max(1, round(30 * seconds / max(curve)))
+        table.add_row(
+            str(i + 1), f"{seconds * 1e3:.3f}", f"{seconds / curve[0]:.2f}", f"{seconds * 1e3 / (i + 1):.3f}", bar
+        )
+    Console().print(table)
+    if svg:
+        print(f"drawn in {svg}")
+    return 0
