@@ -48,14 +48,14 @@ class Reader:
     def decode(self, name: str, value: Any, *, typed: bool = False) -> Any:
         """The JSON value of one parameter; `typed`: the value was JSON already, so a fitting string stays one."""
         schema = self.require_declared(name, value)
-        if not isinstance(value, str) or (typed and self._fits(value, schema)):
+        if not isinstance(value, str) or (typed and self.fits(value, schema)):
             return self._integral(value, schema)
-        types = self._types(schema)
+        types = self.types(schema)
         if types == {"string"}:
             return value
         found = [self._integral(reading, schema) for reading in readings(value, types)]
         for reading in found:
-            if self._fits(reading, schema):
+            if self.fits(reading, schema):
                 return reading
         if "string" in types:
             return value
@@ -103,12 +103,12 @@ class Reader:
         """The schemas that describe the same value: behind `$ref` and inside allOf, anyOf, oneOf."""
         ref = schema.get("$ref")
         if isinstance(ref, str) and ref not in seen:
-            yield self._resolve(ref), seen | {ref}
+            yield self.resolve(ref), seen | {ref}
         for keyword in ("allOf", "anyOf", "oneOf"):
             for part in schema.get(keyword, ()):
                 yield part, seen
 
-    def _resolve(self, ref: str) -> Any:
+    def resolve(self, ref: str) -> Any:
         if ref != "#" and not ref.startswith("#/"):
             return True
         node: Any = self.schema
@@ -122,7 +122,7 @@ class Reader:
                 return True
         return node
 
-    def _types(self, schema: Any, seen: frozenset[str] = frozenset()) -> frozenset[str]:
+    def types(self, schema: Any, seen: frozenset[str] = frozenset()) -> frozenset[str]:
         """The JSON types that the schema leaves possible; `number` stands for integers too."""
         if not isinstance(schema, Mapping):
             return ALL_TYPES
@@ -136,15 +136,15 @@ class Reader:
             types = meet(types, {type_of(member) for member in schema["enum"]})
         ref = schema.get("$ref")
         if isinstance(ref, str) and ref not in seen:
-            types = meet(types, self._types(self._resolve(ref), seen | {ref}))
+            types = meet(types, self.types(self.resolve(ref), seen | {ref}))
         for part in schema.get("allOf", ()):
-            types = meet(types, self._types(part, seen))
+            types = meet(types, self.types(part, seen))
         for keyword in ("anyOf", "oneOf"):
             if schema.get(keyword):
-                types = meet(types, frozenset().union(*(self._types(part, seen) for part in schema[keyword])))
+                types = meet(types, frozenset().union(*(self.types(part, seen) for part in schema[keyword])))
         return types
 
-    def _fits(self, value: Any, schema: Any) -> bool:
+    def fits(self, value: Any, schema: Any) -> bool:
         try:
             return bool(self.validator.evolve(schema=schema).is_valid(value))
         except (Unresolvable, RecursionError):
@@ -153,12 +153,12 @@ class Reader:
     def _integral(self, value: Any, schema: Any, seen: frozenset[str] = frozenset()) -> Any:
         """`140.0` becomes `140` wherever, at any depth, the schema allows an integer and no other number."""
         if isinstance(value, float):
-            types = self._types(schema)
+            types = self.types(schema)
             return int(value) if "integer" in types and "number" not in types and value.is_integer() else value
         if not isinstance(value, (list, dict)) or not isinstance(schema, Mapping):
             return value
         for part, inner in self._parts(schema, seen):
-            if self._fits(value, part):
+            if self.fits(value, part):
                 value = self._integral(value, part, inner)
         if isinstance(value, dict):
             return {k: self._integral(v, next(self._property(schema, k, seen), True)) for k, v in value.items()}
