@@ -7,7 +7,7 @@ recorded as far as it came.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from ..engine.seam import CancelToken, Sampling, SequenceStats
 from ..events import Event, PrefillProgress, TurnStarted
 from ..exceptions import ContextFull, ConversationError, DecodeCancelled, EngineError
 from ..limits import TurnUsage
+from .constraining import constraints_for
 from .steering import ReplySteering, budget_for
 from .turns import ReplyFinish, Turn, TurnReply
 
@@ -33,12 +34,15 @@ def answer(
     max_tokens: int | None,
     max_reasoning: int | None,
     sampling: Sampling,
+    strict: bool | Collection[str],
+    output_schema: Mapping[str, Any] | None,
     step: int,
     cancel: CancelToken | None,
     emit: Emit,
 ) -> TurnReply:
     """See `Conversation.reply`."""
     sequence = c.sequence
+    constraints = constraints_for(c, strict, output_schema)
     prompt = _Prompt(c)
     emit(TurnStarted(step, prompt.reused, prompt.new))
     steering = ReplySteering(
@@ -50,6 +54,7 @@ def answer(
         budget=c._budget if max_reasoning is None else budget_for(c.thinking, c.engine.vocab, max_reasoning),
         room=min(max_tokens or sequence.n_ctx, sequence.n_ctx - prompt.end),
         first_call=c._calls,
+        constraints=constraints,
     )
     finish: ReplyFinish = "failed"
     try:

@@ -8,7 +8,7 @@ prompt of a reply that is made again); they are kept as far as they are a prefix
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -134,6 +134,8 @@ class Conversation(MessageLog):
         max_tokens: int | None = None,
         max_reasoning: int | None = None,
         sampling: Sampling | None = None,
+        strict: bool | Collection[str] = False,
+        output_schema: Mapping[str, Any] | None = None,
         step: int = 0,
         cancel: CancelToken | None = None,
         on_event: Callable[[Event], None] | None = None,
@@ -141,9 +143,14 @@ class Conversation(MessageLog):
         """Decode what waits, let the model answer, and record the answer. Blocks; `on_event` is called on this thread.
 
         At most `max_tokens` (>= 1) tokens are generated (None: as many as fit), of them at most `max_reasoning` of
-        reasoning, besides what `thinking` says. Raises ContextFull before anything is decoded, when the prompt leaves
-        no room; DecodeCancelled and DecodeError. Whatever is raised, the conversation can go on: what was decoded is
-        kept, a reply that was cut is recorded as far as it came, and messages that were not decoded wait.
+        reasoning, besides what `thinking` says. `strict`: calls can only be written as they are valid, of all tools
+        (True) or of those named; the others are still held to the declared names. `output_schema`: what is no call is
+        an answer in JSON that fits this schema. Masks come before the truncations of `sampling`, and reasoning is free.
+
+        Raises ContextFull before anything is decoded, when the prompt leaves no room; TemplateError when calls of this
+        template cannot be strict; ConstraintError for a schema; DecodeCancelled and DecodeError. Whatever is raised,
+        the conversation can go on: what was decoded is kept, a reply that was cut is recorded as far as it came, and
+        messages that were not decoded wait.
         """
         if max_tokens is not None and max_tokens < 1:
             raise ValueError(f"max_tokens must be None or >= 1, not {max_tokens}")
@@ -153,6 +160,8 @@ class Conversation(MessageLog):
                 max_tokens=max_tokens,
                 max_reasoning=max_reasoning,
                 sampling=sampling or self.sampling,
+                strict=strict,
+                output_schema=output_schema,
                 step=step,
                 cancel=cancel,
                 emit=on_event or _ignore,

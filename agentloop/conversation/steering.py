@@ -18,6 +18,7 @@ from ..events import BudgetForced, CallDelta, CallReady, Event, ReasoningDelta, 
 from ..templates import Reply, Template, reply_types
 from ..templates.budget import ReasoningBudget
 from ..templates.loops import LoopDetector
+from .constraining import ReplyConstraints
 from .thinking import Thinking
 from .turns import ReplyFinish
 
@@ -46,7 +47,8 @@ def budget_for(thinking: Thinking, vocab: VocabLike, most: int | None = None) ->
 
 class ReplySteering:
     """Satisfies the engine's Steering for one reply. `tools` are the schemas that its calls are validated by; `room` is
-    how many tokens the reply may have, so that a budget leaves some for the answer."""
+    how many tokens the reply may have, so that a budget leaves some for the answer; `constraints` mask what is behind
+    the reasoning."""
 
     def __init__(
         self,
@@ -59,12 +61,14 @@ class ReplySteering:
         budget: ReasoningBudget | None = None,
         room: int | None = None,
         first_call: int = 0,
+        constraints: ReplyConstraints | None = None,
     ) -> None:
         self._vocab = vocab
         self._emit = emit
         self._first_call = first_call
         self._reader = template.reader(vocab.special_tokens(), list(tools), thinking=thinking.enabled)
         self._budget = budget
+        self._constraints = constraints
         self._loops = LoopDetector()
         if budget is not None:
             budget.rearm(room)
@@ -92,6 +96,8 @@ class ReplySteering:
             elif isinstance(event, reply_types.CallDelta):
                 self._emit(CallDelta(event.index, event.name, event.text))
         phase = self._reader.phase
+        if self._constraints is not None:
+            self._constraints.accept(token.id, phase)
         if self._budget is not None:
             likely = token.watched_gap is not None and token.watched_gap < LIKELY
             close = self._budget.accept(token.id, piece, phase, in_draft=self._reader.in_draft, end_is_likely=likely)
@@ -108,6 +114,13 @@ class ReplySteering:
         return Stop(f"loop: {loop.reason}")
 
     def allowed(self) -> NDArray[np.bool_] | None:
+        """What the budget and the constraints allow next."""
+        mask = self._allowed_by_budget()
+        if self._constraints is None or (held := self._constraints.allowed()) is None:
+            return mask
+        return held if mask is None else held & mask
+
+    def _allowed_by_budget(self) -> NDArray[np.bool_] | None:
         """What the budget allows next; and behind reasoning that was closed for the model, no tag of reasoning: it may
         want to close what it had not finished, and a reply has one end of reasoning."""
         if self._forced and self._reader.phase == "content":

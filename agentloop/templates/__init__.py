@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .base import ReplyEnd, Segment, Template, join
+from .base import ReplyEnd, Segment, StrictCalls, Template, join
 from .budget import ForcedClose, ReasoningBudget
 from .detect import for_model
 from .gguf import JinjaTemplate
@@ -27,6 +27,7 @@ __all__ = [
     "ReplyEnd",
     "ReplyReader",
     "Segment",
+    "StrictCalls",
     "Template",
     "TemplateRefused",
     "for_model",

@@ -6,12 +6,12 @@ scaffold may become special tokens when it is encoded.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from .reply import Reply, ReplyReader
 
-__all__ = ["Message", "ReplyEnd", "Segment", "Template", "join"]
+__all__ = ["Message", "ReplyEnd", "Segment", "StrictCalls", "Template", "join"]
 
 Message = Mapping[str, Any]
 """A message in OpenAI form: `role`, `content`, and `reasoning_content`, `tool_calls`, `tool_call_id` where any."""
@@ -106,4 +106,31 @@ class Template(Protocol):
         thinking: bool = True,
     ) -> ReplyReader:
         """A reader for one reply, fed token by token; `special` are the vocabulary's special tokens."""
+        ...
+
+
+@runtime_checkable
+class StrictCalls(Protocol):
+    """A template whose calls can be held to a grammar."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def end_of_turn(self) -> str: ...
+    @property
+    def call_opener(self) -> str:
+        """The special token that begins a call."""
+        ...
+
+    @property
+    def call_closer(self) -> str:
+        """The special token that ends a call."""
+        ...
+
+    def call_grammar(
+        self, tools: Sequence[Mapping[str, Any]], strict: Collection[str] | None = None, *, patterns: bool = True
+    ) -> str:
+        """The grammar, in the Lark dialect of llguidance, of what may stand behind the first `call_opener`, to the end
+        of the turn. `strict`: the tools whose arguments are held to their schemas (None: all). Without `patterns`,
+        regular expressions in schemas are left out."""
         ...

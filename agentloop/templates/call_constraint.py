@@ -1,9 +1,9 @@
-"""The grammar of the calls that may be written, from behind `<tool_call>` to `</tool_call>`.
+"""The grammar of the calls that may be written, from behind the first `<tool_call>` to the end of the turn.
 
-The canonical form and nothing else: a declared name, its parameters in any order and each at most once, the required
-ones present, every value in a form that its schema allows. A value ends at its first closing tag on a line of its own,
-so text that holds such a line cannot be written as a value; everything else can. JSON is written as the template writes
-it, `", "` and `": "` between its parts.
+The canonical form and nothing else: calls one behind the other and no text after them; a declared name, its parameters
+in any order and each at most once, the required ones present, every value in a form that its schema allows. A value
+ends at its first closing tag on a line of its own, so text that holds such a line cannot be written as a value;
+everything else can. JSON is written as the template writes it, `", "` and `": "` between its parts.
 
 The text is in the Lark dialect of llguidance; the engine compiles it. Its rules with a parameter hold one bit for each
 parameter of the tool that was written already.
@@ -38,12 +38,15 @@ def call_grammar(
     tools: Sequence[Mapping[str, Any]],
     strict: Collection[str] | None = None,
     *,
-    close: str = "</tool_call>",
+    opener: str = "<tool_call>",
+    closer: str = "</tool_call>",
+    end: str = "<|im_end|>",
     patterns: bool = True,
 ) -> str:
-    """The grammar of one call of one of `tools`. `strict`: the names of those whose arguments are held to their schema
-    (None: all); of the others only the name is. `close` is the special token at the end. Without `patterns`, regular
-    expressions in schemas are left to the validation, for the sake of one that a grammar cannot hold.
+    """The grammar of calls of `tools`. `strict`: the names of those whose arguments are held to their schema (None:
+    all); of the others only the name is. `opener`, `closer` and `end` are special tokens: around a call, the first
+    opener apart, and behind them all. Without `patterns`, regular expressions in schemas are left to the validation,
+    for the sake of one that a grammar cannot hold.
 
     A tool whose parameters are no plain object schema is never held to it. ValueError when there is no tool.
     """
@@ -58,11 +61,11 @@ def call_grammar(
         wanted = strict is None or name in strict
         body = _Parameters(f"t{i}", schema, patterns).rules() if wanted else None
         if body is None:
-            lines.append(f"t{i}: {head} loose {close}")
+            lines.append(f"t{i}: {head} loose {closer}")
         else:
-            lines += [f"t{i}: {head} {body[0]} {_literal('</function>' + chr(10))} {close}", *body[1]]
+            lines += [f"t{i}: {head} {body[0]} {_literal('</function>' + chr(10))} {closer}", *body[1]]
     start = " | ".join(f"t{i}" for i in range(len(tools)))
-    return f"start: {start}\n" + "\n".join(lines) + _HELPERS
+    return f'start: call ("\\n" {opener} call)* {end}\ncall: {start}\n' + "\n".join(lines) + _HELPERS
 
 
 def json_rule(schema: Any, root: Mapping[str, Any] | None = None, *, options: Mapping[str, Any] = _JSON) -> str:

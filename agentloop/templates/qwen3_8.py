@@ -11,12 +11,13 @@ trimmed of white space (Unicode), as Jinja2's `trim` does. Consecutive tool mess
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib.resources import files
 from typing import Any, ClassVar
 
 from ..exceptions import InvalidKnob
 from .base import Message, ReplyEnd, Segment, join
+from .call_constraint import call_grammar
 from .messages import is_query, normalise
 from .pieces import Pieces, to_json
 from .reply import Reply, ReplyReader, parse_reply
@@ -62,6 +63,8 @@ class Qwen38:
 
     name: ClassVar[str] = "qwen3.8"
     end_of_turn: ClassVar[str] = "<|im_end|>"
+    call_opener: ClassVar[str] = "<tool_call>"
+    call_closer: ClassVar[str] = "</tool_call>"
 
     @staticmethod
     def jinja() -> str:
@@ -148,6 +151,14 @@ class Qwen38:
     ) -> ReplyReader:
         """An incremental reader for one reply."""
         return ReplyReader(special, tools, thinking=thinking)
+
+    def call_grammar(
+        self, tools: Sequence[Mapping[str, Any]], strict: Collection[str] | None = None, *, patterns: bool = True
+    ) -> str:
+        """The grammar of calls, from behind the first opening token to the end of the turn; see `call_constraint`."""
+        return call_grammar(
+            tools, strict, opener=self.call_opener, closer=self.call_closer, end=self.end_of_turn, patterns=patterns
+        )
 
     def _read(self, messages: Sequence[Message], *, start: bool) -> list[dict[str, Any]]:
         """Normalised messages, their contents trimmed."""

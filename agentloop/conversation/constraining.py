@@ -1,0 +1,130 @@
+"""What a reply may be, token by token: calls in the template's grammar, an answer in that of a JSON schema.
+
+Reasoning stays free. From the token that opens a call on, the grammar of calls holds; from the end of reasoning on, the
+one of answers does, up to a call. Both hold to the end of the turn. So a constraint and a reasoning
+budget are never in force at the same token, but for a call inside open reasoning, which a budget lets pass.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..engine.constraint import Constraint, Grammar
+from ..engine.seam import VocabLike
+from ..exceptions import ConstraintError, TemplateError
+from ..templates import StrictCalls
+from ..templates.answer_constraint import answer_grammar
+
+if TYPE_CHECKING:
+    from .conversation import Conversation
+
+__all__ = ["ReplyConstraints", "constraints_for"]
+
+logger = logging.getLogger(__name__)
+
+_START, _END = "<think>", "</think>"
+
+
+def constraints_for(
+    c: Conversation, strict: bool | Collection[str], output_schema: Mapping[str, Any] | None
+) -> ReplyConstraints | None:
+    """The constraints of the next reply. `strict`: the tools whose calls are held to their schemas (True: all).
+
+    Raises TemplateError when the template has no grammar of calls, ConstraintError when `output_schema` cannot become
+    a grammar.
+    """
+    if not strict and output_schema is None:
+        return None
+    vocab, tools = c.engine.vocab, c.known_tools
+    calls = answers = None
+    if strict and tools:
+        calls = _call_grammar(c, tools, None if strict is True else frozenset(strict))
+    opener = getattr(c.template, "call_opener", "<tool_call>")
+    prefix = c.template.reply_prefix(**c.knobs)
+    in_content = not prefix.rstrip().endswith(_START)
+    if output_schema is not None:
+        openers = [tag for tag in ((opener,) if tools else ()) if vocab.token_id(tag) is not None]
+        if c.thinking.enabled and not prefix:
+            openers += [tag for tag in (_START,) if vocab.token_id(tag) is not None]  # the model itself may reason
+        end = c.template.end_of_turn
+        text = answer_grammar(
+            output_schema,
+            gap=None if in_content else "\n\n",
+            openers=openers,
+            end=end if vocab.token_id(end) in vocab.eog else None,
+        )
+        answers = Grammar(text, vocab)
+    if calls is None and answers is None:
+        return None
+    return ReplyConstraints(vocab, calls, answers, opener, in_content=in_content)
+
+
+class ReplyConstraints:
+    """The constraint in force, if any, at each token of one reply."""
+
+    def __init__(
+        self, vocab: VocabLike, calls: Grammar | None, answers: Grammar | None, opener: str, *, in_content: bool
+    ) -> None:
+        self._calls, self._answers = calls, answers
+        self._opener, self._end = vocab.token_id(opener), vocab.token_id(_END)
+        self._now: Constraint | None = None
+        if answers is not None and in_content:
+            self._now = answers.constraint()
+
+    @property
+    def active(self) -> bool:
+        """A constraint is in force."""
+        return self._now is not None
+
+    def accept(self, token: int, phase: str) -> None:
+        """One more token, and the phase of the reply behind it. A token that may not come was forced, or comes from an
+        engine that takes no masks: then the constraint lets go, and the validation has the last word."""
+        if self._now is not None and (not self._now.accept(token) or self._now.finished):
+            self._now = None
+        if self._now is not None:
+            return
+        if token == self._opener and self._calls is not None:
+            self._now = self._calls.constraint()
+        elif token == self._end and phase == "content" and self._answers is not None:
+            self._now = self._answers.constraint()
+
+    def allowed(self) -> NDArray[np.bool_] | None:
+        """Bool [n_vocab] of the ids that may come next, or None for all. A grammar that gets too complex lets go."""
+        if self._now is None:
+            return None
+        try:
+            return self._now.allowed()
+        except ConstraintError as error:
+            logger.warning("a constraint was given up in the middle of a reply: %s", error)
+            self._now = None
+            return None
+
+
+def _call_grammar(c: Conversation, tools: Sequence[Mapping[str, Any]], names: frozenset[str] | None) -> Grammar | None:
+    template, vocab = c.template, c.engine.vocab
+    if not isinstance(template, StrictCalls):
+        raise TemplateError(
+            f"the template {template.name} has no grammar of calls, so tools cannot be strict; use strict=False, and "
+            "calls are validated when they are written"
+        )
+    for tag in (template.call_opener, template.call_closer, template.end_of_turn):
+        if vocab.token_id(tag) is None:
+            raise TemplateError(f"this model has no token {tag}, so its calls cannot be held to a grammar")
+    written = json.dumps(tools)
+    try:
+        return Grammar(_call_text(template, written, names, True), vocab)
+    except ConstraintError as error:
+        logger.info("regular expressions of tool schemas are left to the validation: %s", error)
+        return Grammar(_call_text(template, written, names, False), vocab)
+
+
+@lru_cache(maxsize=64)
+def _call_text(template: StrictCalls, tools: str, names: frozenset[str] | None, patterns: bool) -> str:
+    return template.call_grammar(json.loads(tools), names, patterns=patterns)
