@@ -79,7 +79,7 @@ TOOL_LISTS = st.none() | st.lists(st.sampled_from([*TOOLS, UNICODE]), max_size=3
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(head=HEADS, turns=TURNS, tools=TOOL_LISTS, knobs=KNOBS)
 def test_random_conversations(
     family: str,
@@ -107,7 +107,7 @@ def test_random_conversations(
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(old=TURNS, reply=ASSISTANTS, new=st.lists(RESULTS, max_size=3), asked=st.lists(USERS, max_size=2), knobs=KNOBS)
 def test_a_continuation_is_what_the_longer_conversation_has_more(
     family: str,
