@@ -49,7 +49,9 @@ class Agent(Generic[Deps, Output]):
     a run stops with DeferredToolRequests. `result_cap` bounds a tool's result, in tokens; a `ResultCap` with a folder
     keeps the whole text there. `tool_timeout` in seconds holds for tools without one of their own. `compaction`
     lets a run make its history shorter when the context fills up; without it a full context is an error. `output_type`
-    is what answers are: text, or a type with a JSON schema, by which they are validated.
+    is what answers are: text, or a type with a JSON schema, to which they are held while they are written, behind free
+    reasoning, and by which they are validated. `strict`: every call is held to its tool's schema while it is written,
+    not only those of tools that are `strict` themselves.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class Agent(Generic[Deps, Output]):
         template: Template | None = None,
         deps_type: type[Deps] | None = None,
         output_type: type[Output] | None = None,
+        strict: bool = False,
         name: str | None = None,
     ) -> None:
         if max_tokens is not None and max_tokens < 1:
@@ -89,6 +92,7 @@ class Agent(Generic[Deps, Output]):
         self.template = template
         self.deps_type = deps_type
         self.output_type = output_type
+        self.strict = strict
         self._output = None if output_type is None or output_type is str else OutputSpec(output_type)
         self._validators: list[OutputValidator] = []
         self._engine = engine
@@ -263,6 +267,7 @@ class Agent(Generic[Deps, Output]):
             result_cap=self.result_cap,
             tool_timeout=self.tool_timeout,
             compaction=self.compaction,
+            strict=self.strict,
             output=self._output,
             validators=tuple(self._validators),
             save_to=options.get("save_to"),

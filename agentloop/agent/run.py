@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from os import PathLike
 from typing import Any
 
@@ -18,8 +19,16 @@ from ..conversation import Compaction, Conversation, TurnReply, in_worker
 from ..conversation.compaction import can_compact
 from ..engine.seam import CancelToken, Sampling
 from ..events import Compacted, Event, Retry, TurnEnded
-from ..exceptions import ContextFull, ConversationError, ModelRetry, TemplateError, UnexpectedModelBehavior
+from ..exceptions import (
+    ConstraintError,
+    ContextFull,
+    ConversationError,
+    ModelRetry,
+    TemplateError,
+    UnexpectedModelBehavior,
+)
 from ..limits import Usage, UsageLimits
+from ..templates import StrictCalls
 from ..tools import ApprovalRequest, ResultCap, Tool
 from ..tools.toolset import Toolset, ToolSource, collect_tools
 from .output import OutputSpec, OutputValidator, checked
@@ -61,6 +70,7 @@ class Run:
     result_cap: ResultCap | int | None = None
     tool_timeout: float | None = None
     compaction: Compaction | None = None
+    strict: bool = False
     output: OutputSpec | None = None
     validators: Sequence[OutputValidator] = ()
     save_to: str | PathLike[str] | None = None
@@ -77,6 +87,7 @@ class Run:
         self.failures: Counter[str] = Counter()
         self._nudges = 0
         self._rejected = 0
+        self._free = False  # no grammar can hold the schema of answers
         self.repeats = RepeatGuard()
 
     @property
@@ -174,14 +185,24 @@ class Run:
         thoughts = None if limits.reasoning_tokens_limit is None else limits.reasoning_tokens_limit - usage.reasoning
 
         def work(cancel: CancelToken, on_event: Callable[[Event], None]) -> TurnReply:
-            return conversation.reply(
+            reply = partial(
+                conversation.reply,
                 max_tokens=most,
                 max_reasoning=thoughts,
                 sampling=self.sampling,
+                strict=self._strict(),
                 step=self.step,
                 cancel=cancel,
                 on_event=on_event,
             )
+            if self.output is None or self._free:
+                return reply()
+            try:
+                return reply(output_schema=self.output.schema)
+            except ConstraintError as error:  # raised before anything is decoded; answers are validated all the same
+                logger.warning("answers are not held to their schema while they are written: %s", error)
+                self._free = True
+                return reply()
 
         try:
             reply = await in_worker(work, cancel=self.cancel, emit=self.emit if self.on_event else None)
@@ -200,6 +221,13 @@ class Run:
         if reply.finish == "context":
             raise ContextFull(1, 0, conversation.sequence.n_ctx)
         return reply
+
+    def _strict(self) -> bool | frozenset[str]:
+        """The tools whose calls are held to their schemas: all, or those that ask for it, where the template can."""
+        if self.strict:
+            return True
+        names = frozenset(name for name, tool in self.tools.items() if tool.strict)
+        return names if names and isinstance(self.conversation.template, StrictCalls) else False
 
     async def _compact(self) -> None:
         """Make the history shorter when it fills more of the context than it may."""

@@ -61,7 +61,7 @@ def constraints_for(
             end=end if vocab.token_id(end) in vocab.eog else None,
         )
         answers = Grammar(text, vocab)
-    if calls is None and answers is None:
+    if (calls is None and answers is None) or not getattr(c.engine, "constrains", True):
         return None
     return ReplyConstraints(vocab, calls, answers, opener, in_content=in_content)
 

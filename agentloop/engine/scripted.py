@@ -63,6 +63,7 @@ sequence so far and answers any of these."""
 class ScriptedEngine:
     """Each `generate`, of whatever sequence, takes the next reply of `replies`; a single function answers every one.
 
+    A script is written as it is: strict calls and typed answers are not held to a grammar, unless `constrains` is set.
     `prompts` holds the text that each `generate` saw. `prefill_delay` seconds pass before each prefill batch. It speaks
     the native template of the Qwen family unless `chat_template` names another.
     """
@@ -89,6 +90,7 @@ class ScriptedEngine:
         self.prefill_delay = prefill_delay
         self.name = name
         self.metadata: Mapping[str, str] = dict(metadata or {"general.architecture": "scripted", "general.name": name})
+        self.constrains = False
         self.closed = False
 
     @property

@@ -298,7 +298,8 @@ class SequenceLike(Protocol):
 
 @runtime_checkable
 class EngineLike(Protocol):
-    """One model and its sequences."""
+    """One model and its sequences. An engine that cannot take the masks of a grammar (over the wire, or a script) says
+    so with an attribute `constrains` that is False; what it writes is then only validated."""
 
     @property
     def vocab(self) -> VocabLike: ...

@@ -56,8 +56,9 @@ class Tool:
     annotated `RunContext` receives the run's context and is not shown to the model. `name` and `description` default to
     the function's name and docstring. `timeout`: seconds one call may take. `sequential`: never runs beside another
     call. `requires_approval`: a person decides before each call. `max_retries`: how often in a row the model may get
-    the call wrong. `strict`: arguments are taken only in their exact type and the schema closes itself with
-    `additionalProperties: false`. `transient`: errors after which the function is called again.
+    the call wrong. `strict`: arguments are taken only in their exact type, the schema closes itself with
+    `additionalProperties: false`, and the model can only write calls that fit it, where its template has a grammar of
+    calls. `transient`: errors after which the function is called again.
 
     Raises `ToolDefinitionError` if the signature cannot become a JSON schema.
     """
