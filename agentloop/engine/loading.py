@@ -64,7 +64,7 @@ def load_model(
         if value < least:
             raise ValueError(f"{name} must be >= {least}, not {value}")
     wanted = _wanted(drafters)
-    draft = _draft_file(draft_path, wanted, drafters == "auto") if draft_max > 0 else None
+    draft = _draft_file(draft_path, wanted) if draft_max > 0 else None
     if path is None:
         from ..models import default_model_path
 
@@ -149,11 +149,11 @@ def _wanted(drafters: str | Iterable[str]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _draft_file(path: str | os.PathLike[str] | None, wanted: tuple[str, ...], auto: bool) -> ModelFile | None:
+def _draft_file(path: str | os.PathLike[str] | None, wanted: tuple[str, ...]) -> ModelFile | None:
     """The head of the draft file if its drafter is wanted."""
     named = [name for name in wanted if name in ("block", "draft_model")]
     if path is None:
-        if named and not auto:
+        if named and wanted != DRAFTERS:  # "auto" does without
             raise ValueError(f"drafter {named[0]!r} needs a file: give draft_path")
         return None
     if not named:
