@@ -99,19 +99,18 @@ def _at_length(engine: Engine, n: int, folder: Path, rounds: int) -> list[dict[s
 
 
 def _second_question(engine: Engine, n: int, rounds: int) -> dict[str, Any]:
-    """A document and a question go in together; then another question about the same document."""
+    """A document and a question go in together; then another question about the same document. Both to the logits
+    behind the question, that is, to the first token."""
     live = engine.sequence()
     document = _ids(engine, n)
     started = time.perf_counter()
     live.extend(document + _ids(engine, _QUESTION, 1))
-    live.extend([1])
     first = time.perf_counter() - started
     spent: list[float] = []
     for i in range(rounds):
         started = time.perf_counter()
         live.truncate(n)
         live.extend(_ids(engine, _QUESTION, 2 + i))
-        live.extend([1])
         spent.append(time.perf_counter() - started)
     held = live.stats.checkpoint_bytes
     live.close()

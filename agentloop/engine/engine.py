@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as SequenceOf
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from ..exceptions import ClosedError, EngineError, SnapshotError
 from .calibration import cached_curve, measure_curve, store_curve
@@ -23,10 +23,13 @@ from .loading import Loaded, load_model
 from .locks import FairLock
 from .policy import Policy
 from .sequence import Sequence
+from .sequence_core import SequenceCore
 from .snapshots import Snapshot
 from .vocab import Vocab
 
 __all__ = ["Engine"]
+
+_S = TypeVar("_S", bound=SequenceCore)
 
 
 class Engine:
@@ -49,9 +52,9 @@ class Engine:
         self.policy = Policy([1.0])  # no drafts before it was calibrated
         self._calibrated = not self.drafters
         self._calibrating = threading.Lock()
-        self._sequences: weakref.WeakSet[Sequence] = weakref.WeakSet()
+        self._sequences: weakref.WeakSet[SequenceCore] = weakref.WeakSet()
         self.checkpoints = CheckpointBudget(checkpoint_bytes, self._sequences)
-        self._slots: list[weakref.ref[Sequence] | None] = [None] * slots
+        self._slots: list[weakref.ref[SequenceCore] | None] = [None] * slots
         self._used: list[int] = [0] * slots
         self._clock = 0
         self._fingerprint: dict[str, str] | None = None
@@ -223,7 +226,7 @@ class Engine:
             raise ValueError(f"token id {bad} is outside the vocabulary of {n}")
         return out
 
-    def activate(self, sequence: Sequence) -> None:
+    def activate(self, sequence: SequenceCore) -> None:
         """Make sure that the sequence's state is in the context."""
         state = sequence._state
         if state.slot is None:
@@ -238,7 +241,7 @@ class Engine:
         self._clock += 1
         self._used[state.live()] = self._clock
 
-    def park_another(self, sequence: Sequence) -> bool:
+    def park_another(self, sequence: SequenceCore) -> bool:
         """Park the least recently used live sequence but this one. False: there is none."""
         victim = min(
             (i for i, ref in enumerate(self._slots) if ref is not None and ref() is not sequence),
@@ -250,7 +253,7 @@ class Engine:
         self._vacate(victim)
         return True
 
-    def place_copy(self, parent: Sequence, child: Sequence) -> None:
+    def place_copy(self, parent: SequenceCore, child: SequenceCore) -> None:
         """Give the child the parent's state: a second slot, or parked bytes where there is only one."""
         self.activate(parent)
         self._register(child)
@@ -266,7 +269,7 @@ class Engine:
         self._clock += 1
         self._used[slot] = self._clock
 
-    def take_snapshot(self, sequence: Sequence, extra: Mapping[str, bytes]) -> Snapshot:
+    def take_snapshot(self, sequence: SequenceCore, extra: Mapping[str, bytes]) -> Snapshot:
         """The sequence's snapshot; it stays live or parked as it is."""
         state = sequence._state
         data = state.blob if state.slot is None else self.context.save(state.slot) if state.n else b""
@@ -285,7 +288,7 @@ class Engine:
             {drafter.name: drafter.save() for drafter in sequence._drafters},
         )
 
-    def forget(self, sequence: Sequence) -> None:
+    def forget(self, sequence: SequenceCore) -> None:
         """The sequence was closed: free its slot."""
         if not self.closed:
             self._forget(sequence)
@@ -306,18 +309,18 @@ class Engine:
                 "ring_bytes": self.context.n_ring * len(self._slots) * self.shape.recurrent_bytes,
             }
 
-    def _register(self, sequence: Sequence) -> Sequence:
+    def _register(self, sequence: _S) -> _S:
         self._sequences.add(sequence)
         return sequence
 
-    def _forget(self, sequence: Sequence) -> None:
+    def _forget(self, sequence: SequenceCore) -> None:
         slot = sequence._state.slot
         if slot is not None:
             self._drop_slot(slot)
         sequence._state.slot, sequence._state.blob = None, None
         self._sequences.discard(sequence)
 
-    def _free_slot(self, keep: Sequence) -> int:
+    def _free_slot(self, keep: SequenceCore) -> int:
         for i, ref in enumerate(self._slots):
             if ref is None or ref() is None:
                 self._drop_slot(i)  # nobody closed the sequence before it was collected
