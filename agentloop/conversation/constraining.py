@@ -75,23 +75,28 @@ class ReplyConstraints:
         self._calls, self._answers = calls, answers
         self._opener, self._end = vocab.token_id(opener), vocab.token_id(_END)
         self._now: Constraint | None = None
+        self._calls_began = self._let_loose = False
         if answers is not None and in_content:
             self._now = answers.constraint()
 
     @property
-    def active(self) -> bool:
-        """A constraint is in force."""
-        return self._now is not None
+    def hold_calls(self) -> bool:
+        """The calls so far were held to their grammar."""
+        return self._calls_began and not self._let_loose
 
     def accept(self, token: int, phase: str) -> None:
         """One more token, and the phase of the reply behind it. A token that may not come was forced, or comes from an
         engine that takes no masks: then the constraint lets go, and the validation has the last word."""
-        if self._now is not None and (not self._now.accept(token) or self._now.finished):
-            self._now = None
+        if self._now is not None:
+            if not self._now.accept(token):
+                self._let_go()
+            elif self._now.finished:
+                self._now = None
         if self._now is not None:
             return
         if token == self._opener and self._calls is not None:
             self._now = self._calls.constraint()
+            self._calls_began = True
         elif token == self._end and phase == "content" and self._answers is not None:
             self._now = self._answers.constraint()
 
@@ -103,8 +108,12 @@ class ReplyConstraints:
             return self._now.allowed()
         except ConstraintError as error:
             logger.warning("a constraint was given up in the middle of a reply: %s", error)
-            self._now = None
+            self._let_go()
             return None
+
+    def _let_go(self) -> None:
+        self._now = None
+        self._let_loose = True
 
 
 def _call_grammar(c: Conversation, tools: Sequence[Mapping[str, Any]], names: frozenset[str] | None) -> Grammar | None:

@@ -98,6 +98,7 @@ class ReplySteering:
         phase = self._reader.phase
         if self._constraints is not None:
             self._constraints.accept(token.id, phase)
+            self._reader.held = self._constraints.hold_calls
         if self._budget is not None:
             likely = token.watched_gap is not None and token.watched_gap < LIKELY
             close = self._budget.accept(token.id, piece, phase, in_draft=self._reader.in_draft, end_is_likely=likely)

@@ -45,7 +45,7 @@ class Grammar:
 
     def __init__(self, text: str, vocab: VocabLike) -> None:
         self.text = text
-        self.n_tokens = vocab.n_tokens
+        self._n, self._eog = vocab.n_tokens, vocab.eog
         self._start = _compiled(text, vocab)
 
     @classmethod
@@ -57,17 +57,18 @@ class Grammar:
 
     def constraint(self) -> Constraint:
         """The state at the beginning of a text."""
-        return Constraint(self._start.deep_copy(), self.n_tokens)
+        return Constraint(self._start.deep_copy(), self._n, self._eog)
 
 
 class Constraint:
     """Where a text stands in a grammar: moves on token by token, can go back, and can be forked. One thread at a time
     may use it."""
 
-    def __init__(self, matcher: LLMatcher, n_tokens: int) -> None:
+    def __init__(self, matcher: LLMatcher, n_tokens: int, eog: frozenset[int]) -> None:
         self._matcher = matcher
-        self._n = n_tokens
+        self._n, self._eog = n_tokens, eog
         self._accepted = 0
+        self._ended = False  # behind the matcher's last token stands an end that it was not told of
 
     def __len__(self) -> int:
         """How many tokens were accepted."""
@@ -97,27 +98,38 @@ class Constraint:
 
     def accept(self, token: int) -> bool:
         """Move on by one token. False, and nothing is changed, when it may not come here."""
-        if self._matcher.try_consume_tokens([token]) != 1:
+        if self._ended:
             return False
-        self._accepted += 1
-        return True
+        if token not in self._eog:
+            accepted = self._matcher.try_consume_tokens([token]) == 1
+        elif self.finished:
+            accepted = self._ended = True
+        else:
+            accepted = bool(self.allowed()[token]) and self._matcher.consume_token(token)
+        self._accepted += accepted
+        return accepted
 
     def how_many(self, tokens: Sequence[int]) -> int:
-        """How many of these tokens, from the first on, may come next; nothing is changed."""
+        """How many of these tokens, from the first on, may come next, as far as none of them ends the generation;
+        nothing is changed."""
         return self._matcher.validate_tokens(list(tokens))
 
     def rewind(self, n: int) -> None:
         """Take back the last `n` tokens. ValueError when fewer were accepted."""
         if not 0 <= n <= self._accepted:
             raise ValueError(f"cannot take back {n} of {self._accepted} tokens")
-        if n and not self._matcher.rollback(n):
+        if not n:
+            return
+        inner = n - self._ended
+        self._ended = False
+        if inner and not self._matcher.rollback(inner):
             raise ConstraintError(f"the grammar cannot go back: {_first_line(self._matcher.get_error())}")
         self._accepted -= n
 
     def fork(self) -> Constraint:
         """A second state at the same point; both go on independently."""
-        copy = Constraint(self._matcher.deep_copy(), self._n)
-        copy._accepted = self._accepted
+        copy = Constraint(self._matcher.deep_copy(), self._n, self._eog)
+        copy._accepted, copy._ended = self._accepted, self._ended
         return copy
 
 

@@ -30,7 +30,8 @@ _JSON = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": 
 _HELPERS = r"""
 text[lazy]: /(?s:.*)\n<\/parameter>\n/
 UNCLOSED: /(?s:.*)/ & ~/(?s:.*)\n<\/parameter>(?s:.*)/
-loose: /(?s:.*)/
+loose: (OPEN text)*
+OPEN: /<parameter=[^>\s"']([^>\n]*[^>\s"'])?>\n/
 """
 
 
@@ -44,7 +45,7 @@ def call_grammar(
     patterns: bool = True,
 ) -> str:
     """The grammar of calls of `tools`. `strict`: the names of those whose arguments are held to their schema (None:
-    all); of the others only the name is. `opener`, `closer` and `end` are special tokens: around a call, the first
+    all); the others may have any parameters with any text. `opener`, `closer` and `end` are special tokens: around a call, the first
     opener apart, and behind them all. Without `patterns`, regular expressions in schemas are left to the validation,
     for the sake of one that a grammar cannot hold.
 
@@ -53,6 +54,7 @@ def call_grammar(
     if not tools:
         raise ValueError("there are no tools, so no call may be written")
     lines: list[str] = []
+    foot = f"{_literal('</function>' + chr(10))} {closer}"
     for i, tool in enumerate(tools):
         function = tool.get("function", tool)
         name = str(function["name"])
@@ -61,9 +63,9 @@ def call_grammar(
         wanted = strict is None or name in strict
         body = _Parameters(f"t{i}", schema, patterns).rules() if wanted else None
         if body is None:
-            lines.append(f"t{i}: {head} loose {closer}")
+            lines.append(f"t{i}: {head} loose {foot}")
         else:
-            lines += [f"t{i}: {head} {body[0]} {_literal('</function>' + chr(10))} {closer}", *body[1]]
+            lines += [f"t{i}: {head} {body[0]} {foot}", *body[1]]
     start = " | ".join(f"t{i}" for i in range(len(tools)))
     return f'start: call ("\\n" {opener} call)* {end}\ncall: {start}\n' + "\n".join(lines) + _HELPERS
 

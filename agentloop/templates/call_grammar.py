@@ -16,7 +16,7 @@ from ..arguments import check_call
 from ..calls import Call
 from .call_lenient import Lenient, lenient_reading
 from .call_strict import RawCall, nested_reading, strict_readings
-from .call_tags import find_tags, function_name, is_closed, parameters_of, tool_names, unquoted
+from .call_tags import Tag, find_tags, function_name, is_closed, parameters_of, tool_names, unquoted
 
 __all__ = ["Section", "function_name", "is_closed", "read_section", "tool_names", "unquoted"]
 
@@ -40,14 +40,18 @@ def read_section(
     *,
     complete: bool,
     has_opener: bool = True,
+    held: bool = False,
 ) -> Section:
     """Read everything from the first call on. `marks`: where a tag is one by its token. `complete`: the model ended the
-    reply; else it was cut, and a call that is not settled is `incomplete`."""
+    reply; else it was cut, and a call that is not settled is `incomplete`. `held`: the text was held to the grammar of
+    `call_constraint` while it was written, so every value ends at its first closing tag on a line of its own."""
     tags = find_tags(text, marks)
     last = next((tag.end for tag in reversed(tags) if tag.kind == "/call"), 0)
     behind, repairs = _suffix(text, last, marks)
     reader = _Reader(text, tools)
     closed = [tag for tag in tags if tag.end <= last]
+    if held and (section := reader.held(next(strict_readings(text[:last], closed), None), tags, last)) is not None:
+        return section
     readings = list(islice(strict_readings(text[:last], closed), _READINGS))
     nested = nested_reading(text[:last], closed) if len(readings) > 1 else None
     if nested is not None and nested not in readings:
@@ -81,6 +85,16 @@ class _Reader:
     def __init__(self, text: str, tools: Sequence[Mapping[str, Any]] | None) -> None:
         self.text, self.tools = text, tools
         self.known: dict[Any, Call] = {}  # readings share most of their calls
+
+    def held(self, reading: list[RawCall] | None, tags: Sequence[Tag], last: int) -> Section | None:
+        """The reading that ends every value early, and a call behind it that was cut."""
+        if reading is None and last:
+            return None
+        calls = self.calls(reading or ())
+        opened = next((tag.start for tag in tags if tag.start >= last and tag.kind == "call"), None)
+        if opened is not None:
+            calls = (*calls, self.refused(opened, "incomplete", "the reply was cut inside the call"))
+        return Section(calls)
 
     def choose(
         self,

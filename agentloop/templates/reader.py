@@ -72,6 +72,8 @@ class ReplyReader:
         self._repairs: list[str] = []
         self._reply: Reply | None = None
         self.reasoning_tokens = 0
+        self.held = False
+        """Set by whoever holds the calls to their grammar while they are written; see `read_section`."""
 
     @property
     def phase(self) -> Phase:
@@ -313,7 +315,7 @@ class ReplyReader:
                 break
             if self._marks[at] != "<tool_call>":
                 marks[at - start] = self._marks[at]
-        section = read_section(self._joined()[start:], marks, self._tools, complete=True)
+        section = read_section(self._joined()[start:], marks, self._tools, complete=True, held=self.held)
         if len(section.calls) == 1 and section.is_clean and not section.suffix:
             events.append(CallEnd(self._index, section.calls[0]))
             self._ended += 1
@@ -351,7 +353,12 @@ class ReplyReader:
         section, gaps = Section(), self._gaps()
         if self._section:
             section = read_section(
-                self._joined(), self._marks, self._tools, complete=complete, has_opener=not self._bare
+                self._joined(),
+                self._marks,
+                self._tools,
+                complete=complete,
+                has_opener=not self._bare,
+                held=self.held,
             )
             if section.suffix:
                 self._content.held = "\n\n"
