@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -10,13 +10,26 @@ from typing import Any
 import numpy as np
 
 from agentloop.engine import Engine, Sampling, Sequence, Snapshot, Token
+from agentloop.engine.policy import Choice
 from tests.engine.exactness import TOLERANCE, Cold, check_counts
-from tests.engine.test_speculation import Oracle, eager, plain
+from tests.engine.test_speculation import Eager, Oracle, plain
 
 
 def random_ids(seed: int, size: int) -> list[int]:
     ids: list[int] = np.random.default_rng(seed).integers(0, 256, size).tolist()
     return ids
+
+
+class InTurn(Eager):
+    """Drafts with one drafter after the other, as much as it may, however poor they are."""
+
+    turn = 0
+
+    def choose(self, candidates: Iterable[tuple[str, int, int]]) -> Choice:
+        options = list(candidates)
+        self.turn += 1
+        index = self.turn % max(1, len(options))
+        return Choice(index, options[index][2] if options else 0)
 
 
 class Endless:
@@ -40,7 +53,8 @@ class Endless:
 def load(path: Path, draft: Path, depth: int = 8, **settings: Any) -> Iterator[Engine]:
     options: dict[str, Any] = {"n_ctx": 1024, "sequences": 3, "n_batch": 32, "threads": 1, "draft_max": 12} | settings
     with Engine.load(path, draft_path=draft, **options) as engine:
-        eager(engine, depth)
+        engine._calibrated = True
+        engine.policy = InTurn(depth)
         yield engine
 
 
@@ -145,6 +159,10 @@ def check_life(engine: Engine, name: str, rows: Callable[[Any, list[int]], np.nd
             engine.activate(fresh)
             truth = rows(drafter_of(fresh, name), tokens)
         fresh.close()
+        # A row may be conditioned on the best token of the row before it, which a near tie can change.
+        chosen = (mine.argmax(1) == truth.argmax(1)).tolist()
+        compared = chosen.index(False) + 1 if False in chosen else len(chosen)
+        mine, truth = mine[:compared], truth[:compared]
         finite = np.isfinite(truth)
         assert (finite == np.isfinite(mine)).all()
         difference = np.abs(mine[finite] - truth[finite]).max() / np.ptp(truth[finite])
