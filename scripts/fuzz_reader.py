@@ -63,7 +63,7 @@ ATOMS = [
     *('{"name": "write", "arguments": {"content": "', '"}}', "{", "}", "[1, 2]", "null", "7", "text", "é漢🎉", "\r\n"),
     *("\u2028", "\x00", "Done.", '<function="now">'),
 ]
-LIMIT_S = 2.0  # for one text of at most some thousand characters
+LIMIT_S = 2.0  # of CPU time, for one text of at most some thousand characters
 
 Fed = tuple[int, bytes]
 
@@ -140,9 +140,9 @@ def mutate(text: str, rng: random.Random) -> str:
 
 def check(text: str, rng: random.Random, calls: list[dict[str, Any]] | None) -> None:
     thinking, reason = (True, "end") if calls is not None else (rng.random() < 0.7, rng.choice(["end", "length"]))
-    started = time.perf_counter()
+    started = time.process_time()
     events, reply = read(cut(text, rng), reason, thinking)
-    if time.perf_counter() - started > LIMIT_S:
+    if time.process_time() - started > LIMIT_S:
         raise Failed("it took too long")
     for step in (1, 10_000):
         other_events, other = read(cut(text, rng, step), reason, thinking)
