@@ -144,8 +144,9 @@ class Conversation(MessageLog):
 
         At most `max_tokens` (>= 1) tokens are generated (None: as many as fit), of them at most `max_reasoning` of
         reasoning, besides what `thinking` says. `strict`: calls can only be written as they are valid, of all tools
-        (True) or of those named; of the others the form is right and the name declared. `output_schema`: what is no call is
-        an answer in JSON that fits this schema. Masks come before the truncations of `sampling`, and reasoning is free.
+        (True) or of those named; of the others the form is right and the name declared. `output_schema`: what is no
+        call is an answer in JSON that fits this schema. Masks come before the truncations of `sampling`, and reasoning
+        is free.
 
         Raises ContextFull before anything is decoded, when the prompt leaves no room; TemplateError when calls of this
         template cannot be strict; ConstraintError for a schema; DecodeCancelled and DecodeError. Whatever is raised,

@@ -31,7 +31,7 @@ _HELPERS = r"""
 text[lazy]: /(?s:.*)\n<\/parameter>\n/
 UNCLOSED: /(?s:.*)/ & ~/(?s:.*)\n<\/parameter>(?s:.*)/
 loose: (OPEN text)*
-OPEN: /<parameter=[^>\s"']([^>\n]*[^>\s"'])?>\n/
+OPEN: /<parameter=[^<>\s"']([^<>\n]*[^<>\s"'])?>\n/
 """
 
 
@@ -45,9 +45,9 @@ def call_grammar(
     patterns: bool = True,
 ) -> str:
     """The grammar of calls of `tools`. `strict`: the names of those whose arguments are held to their schema (None:
-    all); the others may have any parameters with any text. `opener`, `closer` and `end` are special tokens: around a call, the first
-    opener apart, and behind them all. Without `patterns`, regular expressions in schemas are left to the validation,
-    for the sake of one that a grammar cannot hold.
+    all); the others may have any parameters with any text. `opener`, `closer` and `end` are special tokens: around a
+    call, the first opener apart, and behind them all. Without `patterns`, regular expressions in schemas are left to
+    the validation, for the sake of one that a grammar cannot hold.
 
     A tool whose parameters are no plain object schema is never held to it. ValueError when there is no tool.
     """
