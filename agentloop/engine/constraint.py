@@ -5,6 +5,9 @@ of llguidance (docs/syntax.md of that project): JSON schemas inline with `%json`
 as `</tool_call>` outside quotes. A special token may come where the grammar names it and nowhere else, whatever
 characters its spelling has, because ids decide.
 
+Where one text alone can follow, the mask allows the tokens that the vocabulary itself makes of it and no others, so
+that forced text looks as in any prompt.
+
 The mask comes first: `target_probs` gives ids that are not allowed probability 0 before top-k, top-p, min-p and
 temperature look at the distribution, so truncation chooses among what may come. In drafts the mask of each row is the
 one behind the tokens before it, so a drafted token that is not allowed is never accepted.
@@ -51,8 +54,9 @@ class Grammar:
     @classmethod
     def of_schema(cls, schema: Mapping[str, Any], vocab: VocabLike) -> Grammar:
         """The grammar of the JSON texts that fit `schema`. Properties come in the schema's order; keywords that no
-        grammar can hold (`not`, `uniqueItems`, ...) are left to whoever validates the text."""
-        options = {"lenient": True, **schema.get("x-guidance", {})}
+        grammar can hold (`not`, `uniqueItems`, ...) are left to whoever validates the text. White space between the
+        parts is free, but never goes on without end; `x-guidance` in the schema sets it, as llguidance says."""
+        options = {"lenient": True, **schema.get("x-guidance", {"whitespace_pattern": r"[ \n]{1,40}"})}
         return cls(f"start: %json {json.dumps({**schema, 'x-guidance': options})}", vocab)
 
     def constraint(self) -> Constraint:
