@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,18 +22,15 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from ..exceptions import ClosedError, ContextFull, DecodeCancelled, EngineError
+from ..exceptions import ClosedError, ContextFull, EngineError
 from .bytevocab import ByteVocab
+from .scripted_generation import ScriptedGeneration, wait
 from .seam import (
     CancelToken,
-    FinishReason,
-    Force,
     Progress,
     Sampling,
     SequenceStats,
     Steering,
-    Stop,
-    Token,
     Truncation,
 )
 
@@ -305,7 +302,7 @@ class ScriptedSequence:
         started, first = time.perf_counter(), len(self._state)
         total = len(self._tokens) - first
         while (done := len(self._state) - first) < total:
-            _wait(self._engine.prefill_delay, cancel, f"cancelled after {done} of {total} tokens")
+            wait(self._engine.prefill_delay, cancel, f"cancelled after {done} of {total} tokens")
             self._decode(min(len(self._state) + self._engine.n_batch, len(self._tokens)))
             if progress is not None:
                 progress(len(self._state) - first, total)
@@ -323,139 +320,3 @@ class ScriptedSequence:
         self._tokens.append(token)
         s = self._stats
         self._stats = replace(s, generated=s.generated + 1, decode_s=s.decode_s + seconds)
-
-
-class ScriptedGeneration:
-    """The iterator that `ScriptedSequence.generate` returns."""
-
-    def __init__(
-        self,
-        sequence: ScriptedSequence,
-        max_tokens: int,
-        sampling: Sampling,
-        steering: Steering | None,
-        cancel: CancelToken | None,
-    ) -> None:
-        self.sampling = sampling
-        self._seq, self._max, self._steering, self._cancel = sequence, max_tokens, steering, cancel
-        self._finish: FinishReason | None = None
-        self._stop: str | None = None
-        self._steps = self._run()
-
-    @property
-    def finish_reason(self) -> FinishReason | None:
-        return self._finish
-
-    @property
-    def stop_reason(self) -> str | None:
-        return self._stop
-
-    def __iter__(self) -> ScriptedGeneration:
-        return self
-
-    def __next__(self) -> Token:
-        return next(self._steps)
-
-    def close(self) -> None:
-        """End it now; the tokens handed out stay in the sequence."""
-        self._steps.close()
-
-    def _run(self) -> Generator[Token, None, None]:
-        seq, steering, vocab = self._seq, self._steering, self._seq._engine.vocab
-        if self._max == 0:
-            self._finish = "length"
-            return
-        reply = seq._engine._next_reply(seq.tokens)
-        text = vocab.encode(reply.text, special=True) if isinstance(reply.text, str) else [int(i) for i in reply.text]
-        script = deque([*text, vocab.end_of_turn] if reply.end and reply.error is None else text)
-        made = 0
-        while made < self._max:
-            if len(seq) >= seq.n_ctx:
-                self._finish = "context"
-                return
-            started = time.perf_counter()
-            _wait(reply.delay, self._cancel, f"cancelled after {made} generated tokens")
-            seq._enter()
-            try:
-                seq._decode(len(seq._tokens))
-                chosen = self._choose(script)
-                if chosen is None:
-                    if reply.error is not None:
-                        raise reply.error
-                    break
-                seq._append(chosen, time.perf_counter() - started)
-                made += 1
-                token = Token(chosen, 0.0 if self.sampling.logprobs else None)
-                answer = None if steering is None else steering.accept(token)
-            finally:
-                seq._busy.release()
-            yield token
-            while answer is not None and steering is not None:
-                if isinstance(answer, Stop):
-                    self._finish, self._stop = "stopped", answer.reason
-                    return
-                forced, answer = self._force(answer, script)
-                made += len(forced)
-                yield from forced
-                chosen = forced[-1].id if forced else chosen
-            if chosen in vocab.eog:
-                self._finish = "end"
-                return
-        self._finish = "length"
-
-    def _choose(self, script: deque[int]) -> int | None:
-        """The next scripted id that steering allows; those before it are dropped. Where only one is allowed, it comes
-        whether the script has it or not."""
-        allowed = None if self._steering is None else self._steering.allowed()
-        if allowed is not None and script and allowed.sum() == 1:
-            only = int(allowed.argmax())
-            while only in script and script.popleft() != only:
-                pass
-            return only
-        while script:
-            token = script.popleft()
-            if allowed is None or allowed[token]:
-                return token
-        return None
-
-    def _force(self, force: Force, script: deque[int]) -> tuple[list[Token], Stop | Force | None]:
-        """A special token that is forced is not repeated: the script goes on behind its own one."""
-        seq, steering = self._seq, self._steering
-        assert steering is not None
-        special = seq._engine.vocab.special_tokens()
-        last = next((i for i in reversed(force.ids) if i in special and i in script), None)
-        if last is not None:
-            while script.popleft() != last:
-                pass
-            tail = list(force.ids[len(force.ids) - list(reversed(force.ids)).index(last) :])
-            while tail and script and script[0] == tail[0]:
-                tail.pop(0)
-                script.popleft()
-        ids = force.ids[: seq.n_ctx - len(seq)]
-        stop: Stop | None = None
-        answer: Stop | Force | None = None
-        tokens: list[Token] = []
-        seq._enter()
-        try:
-            for i in ids:
-                seq._decode(len(seq._tokens))
-                seq._append(i, 0.0)
-                tokens.append(Token(i, None, "forced"))
-                answer = steering.accept(tokens[-1])
-                stop = stop or (answer if isinstance(answer, Stop) else None)
-        finally:
-            seq._busy.release()
-        return tokens, stop or answer
-
-
-def _wait(seconds: float, cancel: CancelToken | None, message: str) -> None:
-    if seconds > 0:
-        if cancel is None:
-            time.sleep(seconds)
-        else:
-            woken = threading.Event()
-            with cancel.watched_by(woken.set):
-                if not cancel.cancelled:
-                    woken.wait(seconds)
-    if cancel is not None and cancel.cancelled:
-        raise DecodeCancelled(message)

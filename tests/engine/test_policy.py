@@ -1,0 +1,110 @@
+"""The policy's choices, on curves and acceptance that are given; and the order in which a lock serves its waiters."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from agentloop.engine.locks import FairLock
+from agentloop.engine.policy import Policy
+
+
+def taught(policy: Policy, name: str, evidence: int, k: int, accepted: int, times: int = 60) -> None:
+    for _ in range(times):
+        policy.learn(name, evidence, k, accepted)
+
+
+def test_nothing_is_drafted_where_rows_cost_what_tokens_bring() -> None:
+    policy = Policy([1.0 * rows for rows in range(1, 10)])
+    taught(policy, "suffix", 1, 8, 8)
+    assert policy.choose([("suffix", 1, 8)]).k == 0
+    assert policy.choose([]).k == 0
+
+
+def test_free_rows_take_the_longest_draft_that_is_allowed() -> None:
+    policy = Policy([1.0] * 9)
+    assert policy.choose([("suffix", 1, 5)]).k == 5
+    assert policy.choose([("suffix", 1, 50)]).k == 8
+
+
+def test_a_poor_spell_ends_drafting_and_is_looked_at_again() -> None:
+    policy = Policy([1.0, 1.6, 1.7, 1.8])
+    taught(policy, "suffix", 1, 3, 0)
+    chosen = [policy.choose([("suffix", 1, 3)]).k for _ in range(130)]
+    assert chosen.count(0) == 128
+    assert chosen.count(1) == 2
+
+
+def test_a_short_match_does_not_displace_a_better_draft() -> None:
+    policy = Policy([1.0, 1.1, 1.2, 1.3, 1.4])
+    taught(policy, "suffix", 1, 4, 1)
+    taught(policy, "mtp", 0, 4, 3)
+    policy.timed(1, 1.0, "mtp", 4, 0.2)
+    assert policy.choose([("suffix", 1, 4), ("mtp", 0, 4)]).index == 1
+    taught(policy, "suffix", 5, 4, 4)
+    assert policy.choose([("suffix", 5, 4), ("mtp", 0, 4)]).index == 0  # a long match does
+
+
+def test_no_width_is_taken_that_costs_more_than_a_wider_one() -> None:
+    policy = Policy([1.0, 1.1, 5.0, 1.2, 1.3])  # three rows fall on a slow kernel
+    taught(policy, "mtp", 0, 4, 2)
+    assert policy.choose([("mtp", 0, 4)]).k != 2
+
+
+def test_timings_of_real_steps_move_the_curve() -> None:
+    policy = Policy([1.0, 1.1, 1.2])
+    taught(policy, "mtp", 0, 2, 2)
+    assert policy.choose([("mtp", 0, 2)]).k == 2
+    for _ in range(200):
+        policy.timed(1, 1.0)
+        policy.timed(3, 4.0)
+        policy.timed(2, 4.0)
+    assert policy.verify_s[2] / policy.verify_s[0] > 3.0
+    assert policy.choose([("mtp", 0, 2)]).k == 0
+    before = policy.verify_s
+    policy.timed(1, 1000 * before[0])  # one hiccup
+    assert policy.verify_s[0] < 1.3 * before[0]
+
+
+def test_the_lock_serves_in_order() -> None:
+    lock, order = FairLock(), list[int]()
+
+    def work(i: int) -> None:
+        with lock:
+            order.append(i)
+
+    with lock:
+        threads = []
+        for i in range(8):
+            threads.append(threading.Thread(target=work, args=(i,)))
+            threads[-1].start()
+            while len(lock._waiters) <= i:
+                time.sleep(0.001)
+        assert order == []
+    for thread in threads:
+        thread.join(10)
+    assert order == list(range(8))
+    assert not lock.held
+
+
+def test_a_thread_that_takes_the_lock_again_and_again_starves_nobody() -> None:
+    lock, turns = FairLock(), {"greedy": 0, "other": 0}
+    ready = threading.Event()
+
+    def other() -> None:
+        ready.set()
+        for _ in range(50):
+            with lock:
+                turns["other"] += 1
+                time.sleep(0.0005)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    ready.wait()
+    while thread.is_alive() and turns["greedy"] < 5000:
+        with lock:
+            turns["greedy"] += 1
+            time.sleep(0.0005)
+    thread.join(10)
+    assert turns["other"] == 50
+    assert turns["greedy"] < 200
