@@ -73,7 +73,7 @@ def load_draft_file(
         model.close()
         _log.warning("no %s drafter: %s", kind, error)
         return None
-    except ModelLoadError:
+    except BaseException:
         model.close()
         raise
 

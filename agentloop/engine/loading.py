@@ -126,7 +126,7 @@ def load_model(
         if draft is not None:
             try:
                 drafter = load_draft_file(draft, model, context, shape, depth, common, n_gpu_layers)
-            except ModelLoadError:
+            except BaseException:
                 for factory in factories:
                     factory.close()
                 context.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -144,6 +145,28 @@ def life(engine: Engine, name: str) -> Iterator[tuple[str, Sequence]]:
         s.close()
 
 
+def check_cuts(engine: Engine, name: str, rows: Callable[[Any, list[int]], np.ndarray[Any, Any]], bar: float) -> None:
+    """Tokens cut away, live and parked, before and after they went into the drafter's state."""
+    for asked, parked, back in itertools.product((False, True), (False, True), (1, 2, 5, 12, 35)):
+        sequence = engine.sequence()
+        for piece in (random_ids(6, 40), random_ids(7, 8), random_ids(8, 12)):
+            sequence.extend(piece)
+            if asked:
+                with engine.lock:
+                    rows(drafter_of(sequence, name), [*sequence.tokens, 5])
+        tokens = list(sequence.tokens[: len(sequence) - back])
+        drafter, slot = drafter_of(sequence, name), sequence._state.slot
+        with engine.lock:
+            if parked:
+                drafter.move(None)
+            drafter.rewind(len(tokens))
+            if parked:
+                drafter.move(slot)
+            mine = rows(drafter, [*tokens, 9])
+        check_view(engine, name, rows, [*tokens, 9], mine, bar, f"{asked=} {parked=} {back=}")
+        sequence.close()
+
+
 def check_life(engine: Engine, name: str, rows: Callable[[Any, list[int]], np.ndarray[Any, Any]], bar: float) -> None:
     """After each event, the drafter's view equals that of a fresh one that was given the same tokens at once."""
     for event, sequence in life(engine, name):
@@ -153,17 +176,30 @@ def check_life(engine: Engine, name: str, rows: Callable[[Any, list[int]], np.nd
         with engine.lock:
             engine.activate(sequence)
             mine = rows(drafter_of(sequence, name), tokens)
-        fresh = engine.sequence()
-        fresh.extend(tokens[:-1])
-        with engine.lock:
-            engine.activate(fresh)
-            truth = rows(drafter_of(fresh, name), tokens)
-        fresh.close()
-        # A row may be conditioned on the best token of the row before it, which a near tie can change.
-        chosen = (mine.argmax(1) == truth.argmax(1)).tolist()
-        compared = chosen.index(False) + 1 if False in chosen else len(chosen)
-        mine, truth = mine[:compared], truth[:compared]
-        finite = np.isfinite(truth)
-        assert (finite == np.isfinite(mine)).all()
-        difference = np.abs(mine[finite] - truth[finite]).max() / np.ptp(truth[finite])
-        assert difference <= bar, f"{event}: off by {difference:.2g} of the range"
+        check_view(engine, name, rows, tokens, mine, bar, event)
+
+
+def check_view(
+    engine: Engine,
+    name: str,
+    rows: Callable[[Any, list[int]], np.ndarray[Any, Any]],
+    tokens: list[int],
+    mine: np.ndarray[Any, Any],
+    bar: float,
+    event: str,
+) -> None:
+    """`mine` equals what a fresh drafter gives that was told the same tokens at once; the last one waits."""
+    fresh = engine.sequence()
+    fresh.extend(tokens[:-1])
+    with engine.lock:
+        engine.activate(fresh)
+        truth = rows(drafter_of(fresh, name), tokens)
+    fresh.close()
+    # A row may be conditioned on the best token of the row before it, which a near tie can change.
+    chosen = (mine.argmax(1) == truth.argmax(1)).tolist()
+    compared = chosen.index(False) + 1 if False in chosen else len(chosen)
+    mine, truth = mine[:compared], truth[:compared]
+    finite = np.isfinite(truth)
+    assert (finite == np.isfinite(mine)).all()
+    difference = np.abs(mine[finite] - truth[finite]).max() / np.ptp(truth[finite])
+    assert difference <= bar, f"{event}: off by {difference:.2g} of the range"

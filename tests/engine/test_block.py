@@ -22,7 +22,7 @@ from agentloop.engine import Engine, _native_block
 from agentloop.engine.drafters.block import walk_lattice
 from agentloop.exceptions import ModelLoadError
 from tests.engine.conftest import ARCHITECTURES
-from tests.engine.drafting import check_life, drafter_of, load, random_ids, same_text_and_state
+from tests.engine.drafting import check_cuts, check_life, drafter_of, load, random_ids, same_text_and_state
 from tests.engine.exactness import Cold, check_counts
 from tests.engine.test_state_machine import run_programs
 
@@ -113,6 +113,34 @@ def test_the_check_of_the_rows_can_fail(model_paths: dict[str, Path], tmp_path: 
         for wrong in (view([*ids[:10], (ids[10] + 1) % 256, *ids[11:]]), view(ids, "swapped"), view(ids, "shifted")):
             finite = np.isfinite(truth)
             assert np.abs(wrong[finite] - truth[finite]).max() / np.ptp(truth[finite]) > 3 * BAR
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_cut_tokens_leave_nothing_behind(
+    model_paths: dict[str, Path], tmp_path: Path, architecture: Architecture
+) -> None:
+    with loaded(model_paths, tmp_path, architecture, RandomDflash("dflash")) as engine:
+        check_cuts(engine, "block", rows, BAR if architecture != "llama" else 1e-2)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_rows_are_the_layers_inputs_in_the_files_order(
+    model_paths: dict[str, Path], tmp_path: Path, architecture: Architecture
+) -> None:
+    """The input of layer 0 is known without decoding anything: the tokens' embeddings."""
+    import gguf
+
+    tensors = {t.name: t for t in gguf.GGUFReader(model_paths[architecture]).tensors}
+    embedding = np.asarray(tensors["token_embd.weight"].data)
+    for taps in ((0, 2), (2, 0)):
+        with loaded(model_paths, tmp_path, architecture, RandomDflash(taps=taps)) as engine:
+            sequence = engine.sequence()
+            ids = random_ids(4, 20)
+            sequence.extend(ids)
+            due = drafter_of(sequence, "block")._due.reshape(20, 2, 64)
+            at = taps.index(0)
+            np.testing.assert_allclose(due[:, at], embedding[ids], atol=1e-6)
+            assert np.abs(due[:, 1 - at] - embedding[ids]).max() > 0.1
 
 
 def test_a_reduced_vocabulary_drafts_its_own_tokens(model_paths: dict[str, Path], tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from agentloop.bench.random_model import RandomModel, write_random_model
 from agentloop.engine import Engine
 from agentloop.exceptions import ModelLoadError
 from tests.engine.conftest import ARCHITECTURES
-from tests.engine.drafting import check_life, drafter_of, load, random_ids, same_text_and_state
+from tests.engine.drafting import check_cuts, check_life, drafter_of, load, random_ids, same_text_and_state
 from tests.engine.exactness import TOLERANCE
 from tests.engine.test_state_machine import run_programs
 
@@ -53,6 +53,7 @@ def test_text_is_the_same(model_paths: dict[str, Path], target: str, draft: str)
 def test_its_state_stays_exact(model_paths: dict[str, Path], draft: str) -> None:
     with load(model_paths["lfm2"], model_paths[draft], drafters=["draft_model"]) as engine:
         check_life(engine, "draft_model", rows, TOLERANCE[draft])
+        check_cuts(engine, "draft_model", rows, TOLERANCE[draft])
 
 
 @pytest.mark.parametrize("draft", ARCHITECTURES)
