@@ -149,7 +149,7 @@ def check_cuts(engine: Engine, name: str, rows: Callable[[Any, list[int]], np.nd
     """Tokens cut away, live and parked, before and after they went into the drafter's state."""
     for asked, parked, back in itertools.product((False, True), (False, True), (1, 2, 5, 12, 35)):
         sequence = engine.sequence()
-        for piece in (random_ids(6, 40), random_ids(7, 8), random_ids(8, 12)):
+        for piece in (random_ids(6, 40), random_ids(7, 8), random_ids(8, 4)):
             sequence.extend(piece)
             if asked:
                 with engine.lock:

@@ -385,3 +385,22 @@ def test_one_draft_only_needs_the_last_token(model_paths: dict[str, Path], tmp_p
             assert drafter.propose(tokens, 5).ids == once
             assert drafter.propose(tokens, 99).ids == once
             assert len(drafter.propose(tokens, 2).ids) == 2
+
+
+def test_a_drafter_that_missed_tokens_begins_anew(model_paths: dict[str, Path], tmp_path: Path) -> None:
+    """It drafts from what it saw since, at the right positions."""
+    with loaded(model_paths, tmp_path, "qwen35", RandomDflash("dflash")) as engine:
+        sequence = engine.sequence()
+        sequence.extend(random_ids(1, 20))
+        drafter = drafter_of(sequence, "block")
+        sequence._drafters = []
+        sequence.extend(random_ids(2, 7))
+        sequence._drafters = [drafter]
+        assert drafter.peek([*sequence.tokens, 5]) is None
+        sequence.extend(random_ids(3, 11))
+        with engine.lock:
+            rows(drafter, [*sequence.tokens, 5])
+        assert (drafter._start, drafter._n) == (27, 38)
+        drafter.rewind(25)
+        assert drafter.peek([*sequence.tokens[:25], 5]) is None
+        same_text_and_state(engine, "block", random_ids(1, 30))
