@@ -56,7 +56,7 @@ def constraints_for(
         end = c.template.end_of_turn
         text = answer_grammar(
             output_schema,
-            gap=None if in_content else "\n\n",
+            gap=None if not prefix else "" if in_content else "\n\n",
             openers=openers,
             end=end if vocab.token_id(end) in vocab.eog else None,
         )
@@ -75,6 +75,10 @@ class ReplyConstraints:
         self._calls, self._answers = calls, answers
         self._opener, self._end = vocab.token_id(opener), vocab.token_id(_END)
         self._now: Constraint | None = None
+        self._owed: NDArray[np.bool_] | None = None
+        if answers is not None:  # a reply that owes an answer does not end inside its reasoning
+            self._owed = np.ones(vocab.n_tokens, np.bool_)
+            self._owed[list(vocab.eog)] = False
         self._calls_began = self._let_loose = False
         if answers is not None and in_content:
             self._now = answers.constraint()
@@ -97,13 +101,16 @@ class ReplyConstraints:
         if token == self._opener and self._calls is not None:
             self._now = self._calls.constraint()
             self._calls_began = True
+            self._owed = None
         elif token == self._end and phase == "content" and self._answers is not None:
             self._now = self._answers.constraint()
+        elif phase != "reasoning":
+            self._owed = None
 
     def allowed(self) -> NDArray[np.bool_] | None:
         """Bool [n_vocab] of the ids that may come next, or None for all. A grammar that gets too complex lets go."""
         if self._now is None:
-            return None
+            return self._owed
         try:
             return self._now.allowed()
         except ConstraintError as error:
@@ -112,7 +119,7 @@ class ReplyConstraints:
             return None
 
     def _let_go(self) -> None:
-        self._now = None
+        self._now = self._owed = None
         self._let_loose = True
 
 
