@@ -40,8 +40,8 @@ class Grammar:
     """A compiled grammar, for any number of generations; safe to use from any thread.
 
     `text`: a grammar whose rule `start` is what may be generated. At its end, only end-of-generation tokens may come.
-    Compiling takes a millisecond or a few, and once for each vocabulary half a second for every 250,000 tokens; the
-    same text and vocabulary are compiled once.
+    Compiling takes a few milliseconds; a vocabulary is read once, at 250,000 tokens in a second or two. The same text
+    and vocabulary are compiled once.
 
     Raises ConstraintError when the text is no grammar, names a token that the vocabulary lacks, or is too large.
     """
