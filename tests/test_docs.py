@@ -14,7 +14,9 @@ import pytest
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
 
-@pytest.mark.parametrize(("page", "least"), [("agent.md", 7), ("constraints.md", 2), ("live-state.md", 2), ("speculation.md", 1)])
+@pytest.mark.parametrize(
+    ("page", "least"), [("agent.md", 7), ("constraints.md", 2), ("live-state.md", 2), ("speculation.md", 1)]
+)
 def test_blocks_run(page: str, least: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = (DOCS / page).read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)

@@ -15,7 +15,7 @@ from agentloop import Agent, Conversation, Engine, Thinking, UsageLimitExceeded,
 from agentloop.arguments import validate_arguments
 from agentloop.bench.random_model import RandomModel, write_random_model
 from agentloop.conversation import TurnReply
-from agentloop.conversation.constraining import ReplyConstraints
+from agentloop.conversation.constraining import ReplyConstraints, constraints_for
 from agentloop.engine.bytevocab import ByteVocab
 from agentloop.engine.constraint import Grammar
 from agentloop.engine.seam import Sampling
@@ -240,6 +240,27 @@ def test_a_schema_that_no_grammar_holds_is_only_validated(caplog: pytest.LogCapt
     with caplog.at_level(logging.WARNING):
         assert agent.run_sync("Go.").output == "look"
     assert "not held to their schema" in caplog.text
+
+
+def test_one_schema_that_no_grammar_holds_leaves_the_others_strict(
+    engine: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    elsewhere = schema("odd", {"x": {"type": "object", "$ref": "https://example.com/no.json"}})
+    c = Conversation(engine, tools=[*TOOLS, elsewhere], template=Qwen38())
+    c.user("Go.")
+    with caplog.at_level(logging.WARNING):
+        held = constraints_for(c, True, None)
+        assert constraints_for(c, {"mode"}, None) is not None
+    assert "schemas of odd;" in caplog.text
+    assert held is not None
+    for text, good in (
+        ("mode>\n<parameter=mode>\nslow", True),
+        ("odd>\n<parameter=x>\nany", True),
+        ("stop>\n<p", False),
+    ):
+        state = held._calls.constraint()  # type: ignore[union-attr]
+        assert all(map(state.accept, engine.vocab.encode(f"\n<function={text}"))) is good
+    c.close()
 
 
 def test_a_script_is_written_as_it_is_unless_it_is_constrained() -> None:

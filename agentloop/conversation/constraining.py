@@ -123,7 +123,7 @@ class ReplyConstraints:
         self._let_loose = True
 
 
-def _call_grammar(c: Conversation, tools: Sequence[Mapping[str, Any]], names: frozenset[str] | None) -> Grammar | None:
+def _call_grammar(c: Conversation, tools: Sequence[Mapping[str, Any]], names: frozenset[str] | None) -> Grammar:
     template, vocab = c.template, c.engine.vocab
     if not isinstance(template, StrictCalls):
         raise TemplateError(
@@ -134,11 +134,27 @@ def _call_grammar(c: Conversation, tools: Sequence[Mapping[str, Any]], names: fr
         if vocab.token_id(tag) is None:
             raise TemplateError(f"this model has no token {tag}, so its calls cannot be held to a grammar")
     written = json.dumps(tools)
+    for patterns in (True, False):
+        try:
+            return Grammar(_call_text(template, written, names, patterns), vocab)
+        except ConstraintError as error:
+            logger.info("tool schemas are left to the validation in part: %s", error)
+    free = [name for tool, name in _named(tools) if not _can_be_held(template, tool, vocab)]
+    logger.warning("no grammar can hold the schemas of %s; their calls are only validated", ", ".join(free))
+    rest = frozenset(name for _, name in _named(tools) if name not in free and (names is None or name in names))
+    return Grammar(_call_text(template, written, rest, False), vocab)
+
+
+def _named(tools: Sequence[Mapping[str, Any]]) -> list[tuple[Mapping[str, Any], str]]:
+    return [(tool, str(tool.get("function", tool)["name"])) for tool in tools]
+
+
+def _can_be_held(template: StrictCalls, tool: Mapping[str, Any], vocab: VocabLike) -> bool:
     try:
-        return Grammar(_call_text(template, written, names, True), vocab)
-    except ConstraintError as error:
-        logger.info("regular expressions of tool schemas are left to the validation: %s", error)
-        return Grammar(_call_text(template, written, names, False), vocab)
+        Grammar(template.call_grammar([tool], patterns=False), vocab)
+    except ConstraintError:
+        return False
+    return True
 
 
 @lru_cache(maxsize=64)
