@@ -222,9 +222,12 @@ class Conversation(MessageLog):
             return child
 
     def rewrite(self, messages: Iterable[Message]) -> None:
-        """Go on from other messages. The next reply decodes only from the first token that differs."""
+        """Go on from other messages. The next reply decodes only from the first token that differs. Raises
+        InvalidMessage for messages that the template refuses; the conversation is then as it was."""
         with self._exclusive():
             new = [dict(message) for message in messages]
+            # Refuses what the template refuses before anything is given up.
+            self.template.render(new, self.tools or None, add_generation_prompt=False, **self.knobs)
             self._messages, self._turns, self.held = new, [], {}
             self._closed = self._mark = 0
             self._ended = None

@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from ..engine.seam import CancelToken, EngineLike, Progress, Sampling, SequenceLike
 from ..engine.snapshots import Snapshot
-from ..exceptions import SnapshotError
+from ..exceptions import ConversationError, SnapshotError
 from ..limits import Usage
 from .thinking import Thinking
 from .turns import Turn
@@ -61,6 +61,8 @@ def state_path(path: str | os.PathLike[str]) -> Path:
 def save(conversation: Conversation, path: str | os.PathLike[str], *, state: bool) -> None:
     """See `Conversation.save`."""
     path = Path(path)
+    if path.is_dir():
+        raise ConversationError(f"{path} is a folder; give the name of a file to save to")
     body = json.dumps(to_body(conversation), ensure_ascii=True, separators=(",", ":"))
     digest = hashlib.sha256(body.encode()).hexdigest()
     text = f'{{"agentloop":"conversation","version":{VERSION},"sha256":"{digest}","body":{body}}}\n'

@@ -21,7 +21,9 @@ import numpy as np
 from llama_cpp import llama_cpp as _llama
 from numpy.typing import NDArray
 
-__all__ = ["NativeContext", "NativeModel", "library_version", "recent_errors"]
+from ..exceptions import ClosedError
+
+__all__ = ["NativeContext", "NativeModel", "can_offload", "library_version", "recent_errors"]
 
 _LEVELS = {1: logging.DEBUG, 2: logging.DEBUG, 3: logging.WARNING, 4: logging.ERROR}
 _log = logging.getLogger("agentloop.llama")
@@ -93,6 +95,12 @@ def recent_errors() -> list[str]:
     return lines
 
 
+def can_offload() -> bool:
+    """True if this build of llama.cpp can put layers on a GPU."""
+    _init()
+    return bool(_llama.llama_supports_gpu_offload())
+
+
 def library_version() -> str:
     """Version of the llama-cpp-python package whose library is in use."""
     import llama_cpp
@@ -106,6 +114,7 @@ class NativeModel:
     def __init__(self, handle: Any, load_mtp: bool) -> None:
         self.handle = handle
         self.load_mtp = load_mtp
+        self._guard = threading.Lock()  # text goes to ids and back without the engine's lock; closing must wait for it
         self.vocab = _llama.llama_model_get_vocab(handle)
         self.n_vocab = int(_llama.llama_vocab_n_tokens(self.vocab))
         self.n_embd = int(_llama.llama_model_n_embd(handle))
@@ -144,7 +153,9 @@ class NativeModel:
         room = len(data) + 8
         while True:
             out = np.empty(room, np.int32)
-            n = _tokenize(self.vocab, data, len(data), out.ctypes.data, room, False, parse_special)
+            with self._guard:
+                self._check_open()
+                n = _tokenize(self.vocab, data, len(data), out.ctypes.data, room, False, parse_special)
             if n >= 0:
                 ids: list[int] = out[:n].tolist()
                 return ids
@@ -154,7 +165,9 @@ class NativeModel:
         size = 64
         while True:
             buffer = ctypes.create_string_buffer(size)
-            n = _to_piece(self.vocab, token, buffer, size, 0, True)
+            with self._guard:
+                self._check_open()
+                n = _to_piece(self.vocab, token, buffer, size, 0, True)
             if n >= 0:
                 return buffer.raw[:n]
             size = -n
@@ -168,10 +181,15 @@ class NativeModel:
         is_eog, vocab = _llama.llama_vocab_is_eog, self.vocab
         return frozenset(i for i in range(self.n_vocab) if is_eog(vocab, i))
 
+    def _check_open(self) -> None:
+        if not self.handle:
+            raise ClosedError("the engine was closed before; load it again")
+
     def close(self) -> None:
-        if self.handle:
-            _llama.llama_model_free(self.handle)
-            self.handle = None
+        with self._guard:
+            if self.handle:
+                _llama.llama_model_free(self.handle)
+                self.handle = None
 
 
 class NativeContext:

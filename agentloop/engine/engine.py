@@ -7,17 +7,19 @@ not on import.
 
 from __future__ import annotations
 
+import operator
 import os
 import threading
 import weakref
 from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as SequenceOf
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..exceptions import ClosedError, EngineError, SnapshotError
 from .calibration import cached_curve, measure_curve, store_curve
 from .checkpoints import CheckpointBudget, available_memory
+from .drafters import DrafterFactory
 from .fingerprint import check_fingerprint, fingerprint_of
 from .loading import Loaded, load_model
 from .locks import FairLock
@@ -26,6 +28,9 @@ from .sequence import Sequence
 from .sequence_core import SequenceCore
 from .snapshots import Snapshot
 from .vocab import Vocab
+
+if TYPE_CHECKING:
+    from ._native import NativeContext, NativeModel
 
 __all__ = ["Engine"]
 
@@ -48,6 +53,7 @@ class Engine:
         self.n_ctx = self.context.n_ctx
         self.n_batch = self.context.n_batch
         self.closed = False
+        self._template = self.model.chat_template()
         self.vocab = Vocab(self.model)
         self.policy = Policy([1.0])  # no drafts before it was calibrated
         self._calibrated = not self.drafters
@@ -58,6 +64,9 @@ class Engine:
         self._used: list[int] = [0] * slots
         self._clock = 0
         self._fingerprint: dict[str, str] | None = None
+        # An engine that nobody holds any more gives its memory back, also if nobody closed it.
+        self._free = weakref.finalize(self, _free, self.drafters, self.context, self.model)
+        self._free.atexit = False
 
     @classmethod
     def load(
@@ -119,7 +128,7 @@ class Engine:
     @property
     def chat_template(self) -> str | None:
         """The Jinja template that the model file carries."""
-        return self.model.chat_template()
+        return self._template
 
     @property
     def metadata(self) -> Mapping[str, str]:
@@ -184,10 +193,7 @@ class Engine:
         with self.lock:
             if not self.closed:
                 self.closed = True
-                for factory in self.drafters:
-                    factory.close()
-                self.context.close()
-                self.model.close()
+                self._free()
 
     def __enter__(self) -> Engine:
         return self
@@ -219,7 +225,9 @@ class Engine:
 
     def check_ids(self, ids: SequenceOf[int]) -> list[int]:
         """`ids` as a list of ints of this vocabulary. No lock needed."""
-        out = [int(i) for i in ids]
+        if isinstance(ids, str):
+            raise TypeError("token ids are wanted here, not text; engine.vocab.encode(text) makes them")
+        out = [operator.index(i) for i in ids]
         n = self.vocab.n_tokens
         if out and (min(out) < 0 or max(out) >= n):
             bad = next(i for i in out if not 0 <= i < n)
@@ -227,7 +235,8 @@ class Engine:
         return out
 
     def activate(self, sequence: SequenceCore) -> None:
-        """Make sure that the sequence's state is in the context."""
+        """Make sure that the sequence's state is in the context, and that it is what the sequence takes it for."""
+        self._check_open()
         state = sequence._state
         if state.slot is None:
             slot = self._free_slot(sequence)
@@ -240,6 +249,8 @@ class Engine:
             sequence._move_drafters(slot)
         self._clock += 1
         self._used[state.live()] = self._clock
+        if self.context.position(state.live()) != state.n:
+            sequence._resync()  # an interrupt came between a decode and its bookkeeping
 
     def park_another(self, sequence: SequenceCore) -> bool:
         """Park the least recently used live sequence but this one. False: there is none."""
@@ -271,7 +282,10 @@ class Engine:
 
     def take_snapshot(self, sequence: SequenceCore, extra: Mapping[str, bytes]) -> Snapshot:
         """The sequence's snapshot; it stays live or parked as it is."""
+        self._check_open()
         state = sequence._state
+        if state.slot is not None:
+            self.activate(sequence)
         data = state.blob if state.slot is None else self.context.save(state.slot) if state.n else b""
         if state.n and not data:
             raise SnapshotError("refused", "llama.cpp could not write the state")
@@ -349,3 +363,10 @@ class Engine:
     def _check_open(self) -> None:
         if self.closed:
             raise ClosedError("the engine was closed before; load it again")
+
+
+def _free(drafters: list[DrafterFactory], context: NativeContext, model: NativeModel) -> None:
+    for factory in drafters:
+        factory.close()
+    context.close()
+    model.close()

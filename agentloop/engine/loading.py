@@ -14,6 +14,7 @@ from .checkpoints import available_memory
 from .draft_loading import check_draft_file, draft_kind, load_draft_file
 from .drafters import DrafterFactory, MtpFactory, SuffixFactory
 from .modelfile import ModelFile, read_model_file
+from .sanity import check_model_file
 from .shape import ModelShape
 
 if TYPE_CHECKING:
@@ -54,15 +55,15 @@ def load_model(
     draft_path: str | os.PathLike[str] | None = None,
 ) -> Loaded:
     """See `Engine.load` for the meaning of the settings and what is raised."""
-    for name, value, least in (
-        ("n_ctx", n_ctx, 0),
-        ("sequences", sequences, 1),
-        ("n_batch", n_batch, 1),
-        ("draft_max", draft_max, 0),
-        ("threads", 1 if threads is None else threads, 1),
+    for name, value, least, most in (
+        ("n_ctx", n_ctx, 0, 1 << 27),
+        ("sequences", sequences, 1, 64),
+        ("n_batch", n_batch, 1, 1 << 16),
+        ("draft_max", draft_max, 0, 128),
+        ("threads", 1 if threads is None else threads, 1, 512),
     ):
-        if value < least:
-            raise ValueError(f"{name} must be >= {least}, not {value}")
+        if not least <= value <= most:
+            raise ValueError(f"{name} must be from {least} to {most}, not {value}")
     wanted = _wanted(drafters)
     draft = _draft_file(draft_path, wanted) if draft_max > 0 else None
     if path is None:
@@ -70,8 +71,10 @@ def load_model(
 
         path = default_model_path()
     file = read_model_file(Path(path))
+    check_model_file(file)
     shape = ModelShape.of(file)
     if draft is not None:
+        check_model_file(draft)
         check_draft_file(draft, file, shape)
     from . import _native
 
@@ -89,12 +92,18 @@ def load_model(
     if n_ctx == 0:
         draft_bytes = ModelShape.of(draft).kv_bytes_per_token if draft is not None else 0
         n_ctx = _fitting_context(shape.kv_bytes_per_token + draft_bytes, model.n_ctx_train)
+    n_ctx = -(-n_ctx // 256) * 256  # llama.cpp rounds it so, but cuts batches to what was asked
+    if not _native.can_offload() and n_ctx * shape.kv_bytes_per_token > available_memory():
+        model.close()
+        size = n_ctx * shape.kv_bytes_per_token
+        message = f"a context of {n_ctx} tokens takes {size:,} bytes, more than is free; try a smaller n_ctx"
+        raise ModelLoadError(file.path, "refused", message)
     threads = threads or (1 if file.size < _SMALL else _physical_cores())
     # Rolling back a recurrent state takes a snapshot plane a token; attention alone is cut for nothing.
     recurrent = model.is_hybrid or model.is_recurrent
     ring = _fitting_ring(shape, draft_max if recurrent else 0, sequences)
     # Trailing ring + 1 tokens of a batch must fit one micro-batch (llama-batch.cpp), with a row to spare.
-    n_ubatch = max(n_batch, max(ring, draft_max) + 2)
+    n_ubatch = min(n_ctx, max(n_batch, max(ring, draft_max) + 2))
     common: dict[str, int | bool] = {
         "n_ctx": n_ctx,
         "n_batch": n_ubatch,

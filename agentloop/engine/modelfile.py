@@ -155,7 +155,11 @@ def read_model_file(path: str | Path) -> ModelFile:
     head, or tensor data that would lie behind the end of the file) or `vocabulary_only` (no tensors at all).
     """
     path = Path(path)
-    if not path.exists():
+    try:
+        exists = path.exists()
+    except (OSError, ValueError) as error:  # a name too long, a zero byte
+        raise ModelLoadError(str(path)[:200], "missing", f"no usable file name ({error})") from error
+    if not exists:
         raise ModelLoadError(path, "missing", "no such file; give the path of a .gguf file")
     if not path.is_file():
         raise ModelLoadError(path, "not_a_file", "not a regular file; give the path of a .gguf file")

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from ..exceptions import DecodeError
 from .seam import Sampling
 
 __all__ = ["Sampler", "target_probs", "uniform"]
@@ -115,15 +116,18 @@ class Sampler:
         self._plain_greedy = s.temperature == 0.0 and not penalised
 
     def choose(self, row: NDArray[np.float32], history: Sequence[int], allowed: NDArray[np.bool_] | None = None) -> int:
-        """The token at position len(history). Raises FloatingPointError when the logits are not numbers."""
+        """The token at position len(history). Raises DecodeError when the logits are not numbers, ValueError when the
+        mask allows nothing."""
         if self._plain_greedy:
             seen = row if allowed is None else np.where(allowed, row, np.float32(-np.inf))
             best = int(seen.argmax())
             if seen[best] != seen[best]:  # argmax answers the first NaN
-                raise FloatingPointError("the model's logits are not numbers")
+                raise _not_numbers(len(history))
             if allowed is not None and not allowed[best]:
                 raise ValueError("no token is allowed here")
             return best
+        if allowed is None and np.isnan(row).any():
+            raise _not_numbers(len(history))
         ids, probs = target_probs(row, self.sampling, history, allowed)
         if len(ids) == 1:
             return int(ids[0])
@@ -133,6 +137,10 @@ class Sampler:
         point = uniform(self.seed, len(history))
         place = int(np.searchsorted(np.cumsum(probs[order]), point, side="right"))
         return int(ids[order[min(place, len(ids) - 1)]])
+
+
+def _not_numbers(position: int) -> DecodeError:
+    return DecodeError(0, position, "the model's logits are not numbers; its file is damaged or made for other code")
 
 
 def logprob(row: NDArray[np.float32], token: int) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence as SequenceOf
 
 import numpy as np
@@ -113,6 +114,7 @@ class Sequence(SequenceCore):
         batch. "checkpoint" and "start": what lies behind the checkpoint was decoded again. ValueError unless
         0 <= n <= len(self). When a decode fails on the way, DecodeError, and the tokens are cut all the same.
         """
+        n = operator.index(n)
         with self._exclusive():
             if not 0 <= n <= len(self._tokens):
                 raise ValueError(f"cannot keep {n} of {len(self._tokens)} tokens")

@@ -89,10 +89,10 @@ class SequenceCore:
             while self._state.n < end:
                 if cancel is not None and cancel.cancelled:
                     raise DecodeCancelled(f"cancelled after {self._state.n - first} of {end - first} tokens")
-                stop = min([m for m in marks if m > self._state.n], default=end)
-                stop = min(stop, end, self._state.n + self._engine.n_batch)
                 with self._engine.lock:
                     self._engine.activate(self)
+                    stop = min([m for m in marks if m > self._state.n], default=end)
+                    stop = min(stop, end, self._state.n + self._engine.n_batch)
                     self._decode(self._tokens[self._state.n : stop], cancel)
                     if stop in marks:
                         self._keep_checkpoint("prefill", False)
@@ -223,6 +223,19 @@ class SequenceCore:
             return
         self._to_checkpoint(n)
 
+    def _resync(self) -> None:
+        """The context's position is not the state's: trust neither and go back to a place that is sure. What is missing
+        then is decoded again."""
+        ctx, state = self._engine.context, self._state
+        sure = min(state.n, ctx.position(state.live()), len(self._tokens))
+        state.n = ctx.position(state.live())
+        state.ring_room, state.pending = 0, False
+        self._row, self._row_serial = None, -1
+        if state.cuttable and sure > 1 and ctx.remove(state.live(), sure - 1):
+            state.n = sure - 1
+        else:
+            self._to_checkpoint(max(0, sure - 1))
+
     def _rewind(self, n: int) -> Truncation:
         """Bring the state to at most `n` tokens, so that decoding the rest up to `n` gives exactly their state."""
         state = self._state
@@ -277,7 +290,7 @@ class SequenceCore:
     def _known_row(self) -> NDArray[np.float32] | None:
         """Logits behind the state, if they are still to be had. Lock held."""
         ctx = self._engine.context
-        if self._row is None and self._row_serial == ctx.serial:
+        if self._row is None and self._row_serial == ctx.serial and not self._engine.closed:
             self._row = ctx.row(self._row_index).copy()
         return self._row
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from agentloop.engine import Engine, Sampling, target_probs
 from agentloop.engine.sampling import Sampler, uniform
+from agentloop.exceptions import DecodeError
 
 
 def row_of(seed: int, n: int = 40) -> Any:
@@ -128,7 +129,7 @@ def test_edges() -> None:
     assert greedy[1].tolist() == [1.0]
     with pytest.raises(ValueError, match="no token is allowed"):
         target_probs(row, Sampling(temperature=1.0), allowed=np.zeros(40, np.bool_))
-    with pytest.raises(FloatingPointError):
+    with pytest.raises(DecodeError, match="not numbers"):
         Sampler(Sampling()).choose(np.full(5, np.nan, np.float32), [])
     mask = np.arange(40) % 2 == 0
     assert Sampler(Sampling()).choose(row, [], mask) == int(np.where(mask, row, -np.inf).argmax())
