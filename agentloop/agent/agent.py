@@ -250,6 +250,9 @@ class Agent(Generic[Deps, Output]):
     # -- below
 
     def _new_run(self, prompt: str | list[Any] | None, deps: Deps | None, options: RunOptions) -> Run:
+        unknown = sorted(options.keys() - RunOptions.__annotations__.keys())
+        if unknown:
+            raise TypeError(f"unknown option {unknown[0]!r}; there are {', '.join(sorted(RunOptions.__annotations__))}")
         decisions = options.get("deferred_tool_results") or DeferredToolResults()
         run = Run(
             self._start,

@@ -22,24 +22,24 @@ def calibrate(model: str | None, *, rows: int, depth: int, threads: int | None, 
         model, n_ctx=max(2048, depth + rows + 8), sequences=1, draft_max=rows - 1, threads=threads
     ) as engine:
         curve = measure_curve(engine, rows, depth=depth)
-        if engine.drafters:
-            store_curve(engine, curve)
+        stored = bool(engine.drafters) and store_curve(engine, curve)
         facts: dict[str, Any] = {
             "model": engine.name,
             "threads": engine.threads,
             "depth": depth,
             "verify_s": [round(seconds, 7) for seconds in curve],
-            "cached": str(cache_path(engine)) if engine.drafters else None,
+            "cached": str(cache_path(engine)) if stored else None,
         }
+    threads_used = f"{facts['threads']} thread" + ("s" if facts["threads"] > 1 else "")
     if svg:
         points = [(float(i + 1), seconds * 1e3) for i, seconds in enumerate(curve)]
-        title = f"Cost of verifying a draft: {facts['model']}, {facts['threads']} threads"
+        title = f"Cost of verifying a draft: {facts['model']}, {threads_used}"
         Path(svg).write_text(line_chart(title, "rows in one decode", "ms", {"verify": points}), encoding="utf-8")
         facts["svg"] = svg
     if json:
         print(_json.dumps(facts))
         return 0
-    table = Table(title=f"{facts['model']}, {facts['threads']} threads, behind {depth} tokens")
+    table = Table(title=f"{facts['model']}, {threads_used}, behind {depth} tokens")
     for name in ("rows", "ms", "times one row", "ms a row", ""):
         table.add_column(name, justify="left" if not name else "right")
     for i, seconds in enumerate(curve):

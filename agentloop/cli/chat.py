@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 from functools import partial
 
@@ -64,6 +65,8 @@ class Chat:
 
     def read(self) -> str | None:
         """One line, None at the end of input. Ctrl-C drops what was typed."""
+        with contextlib.suppress(ImportError):
+            import readline  # noqa: F401  gives `input` line editing and a history
         while True:
             try:
                 return input("\n> " if sys.stdin.isatty() else "")

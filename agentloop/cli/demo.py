@@ -14,7 +14,7 @@ import anyio
 from rich.console import Console
 
 from ..demo import PROMPT, copy_sample, sample_passes
-from ..exceptions import AgentLoopError
+from ..exceptions import AgentLoopError, RunCancelled
 from ..limits import Usage
 from ..tools.workspace import workspace_tools
 from .session import KNOWN_TOOLS, follow, load_engine, make_agent, turn_rows
@@ -67,6 +67,8 @@ def run_demo(console: Console | None, *, n_ctx: int = 0, threads: int | None = N
         )
         try:
             anyio.run(lambda: follow(agent, PROMPT, transcript, usage=usage))
+        except RunCancelled:
+            raise
         except AgentLoopError as problem:
             error = str(problem)
         passed = sample_passes(folder)

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
-from ..exceptions import AgentLoopError
+from ..exceptions import AgentLoopError, RunCancelled
 
 __all__ = ["build_parser", "main"]
 
@@ -36,8 +36,10 @@ def build_parser() -> argparse.ArgumentParser:
     _run_options(chat)
 
     run = commands.add_parser("run", help="let an agent do one task in a folder")
-    run.add_argument("task", metavar="TASK", help="what to do, in words")
-    run.add_argument("--workspace", metavar="DIR", required=True, help="the folder to work in, and never outside it")
+    run.add_argument("task", type=_words, metavar="TASK", help="what to do, in words")
+    run.add_argument(
+        "--workspace", type=_words, metavar="DIR", required=True, help="the folder to work in, and never outside it"
+    )
     run.add_argument("--model", metavar="MODEL", help="a GGUF file (default: the embedded model)")
     run.add_argument("--system", metavar="TEXT", help="instructions for the model")
     run.add_argument("--json", action="store_true", help="print one JSON object instead of the transcript")
@@ -87,6 +89,12 @@ def _version() -> str:
         return "agentloop, run from its source tree"
 
 
+def _words(text: str) -> str:
+    if not text.strip():
+        raise argparse.ArgumentTypeError("it is empty")
+    return text
+
+
 def _positive(text: str) -> int:
     try:
         number = int(text)
@@ -99,6 +107,7 @@ def _positive(text: str) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line `argv` (default: the process's own) and return its exit code."""
+    _mend_streams()
     options = build_parser().parse_args(argv)
     level = logging.INFO if options.verbose else logging.CRITICAL
     logging.basicConfig(stream=sys.stderr, level=level, format="%(name)s: %(message)s")
@@ -106,16 +115,28 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = _dispatch(options)
         sys.stdout.flush()
         return code
+    except (KeyboardInterrupt, RunCancelled):
+        return _complain("interrupted", 130)
     except AgentLoopError as error:
         return _complain(str(error))
-    except KeyboardInterrupt:
-        return _complain("interrupted", 130)
+    except ValueError as error:  # a setting out of its bounds
+        return _complain(str(error), 2)
     except BrokenPipeError:
         # Whoever read the output is gone; keep the interpreter from complaining about it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
         return _complain(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+
+
+def _mend_streams() -> None:
+    """Output that is closed goes nowhere, and a character that the terminal cannot show becomes `?`."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
 
 
 def _dispatch(options: argparse.Namespace) -> int:

@@ -79,8 +79,8 @@ def cached_curve(engine: Engine, most_rows: int) -> list[float] | None:
     return curve[:most_rows] if len(curve) >= most_rows and min(curve) > 0 else None
 
 
-def store_curve(engine: Engine, curve: list[float]) -> None:
-    """Cache it; a folder that cannot be written is no error."""
+def store_curve(engine: Engine, curve: list[float]) -> bool:
+    """Cache it. False where the folder cannot be written, which is no error."""
     from .stores import write_atomically
 
     with contextlib.suppress(OSError, RuntimeError):
@@ -88,3 +88,5 @@ def store_curve(engine: Engine, curve: list[float]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with write_atomically(path) as file:
             file.write(json.dumps({"model": engine.name, "threads": engine.threads, "verify_s": curve}).encode())
+        return True
+    return False

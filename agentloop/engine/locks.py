@@ -10,23 +10,32 @@ import threading
 from collections import deque
 from types import TracebackType
 
+from ..exceptions import EngineError
+
 __all__ = ["FairLock"]
 
 
 class FairLock:
     """First come, first served; not reentrant. Use it as a context manager."""
 
-    __slots__ = ("_guard", "_held", "_waiters")
+    __slots__ = ("_guard", "_held", "_owner", "_waiters")
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
         self._held = False
+        self._owner = 0
         self._waiters: deque[threading.Lock] = deque()
 
     def __enter__(self) -> None:
+        me = threading.get_ident()
+        if self._owner == me:
+            raise EngineError(
+                "the engine was called from inside one of its own steps (from steering?); do it afterwards"
+            )
         with self._guard:
             if not self._held:
                 self._held = True
+                self._owner = me
                 return
             gate = threading.Lock()
             gate.acquire()
@@ -40,6 +49,7 @@ class FairLock:
                 except ValueError:
                     self._pass_on()
             raise
+        self._owner = me
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -48,6 +58,7 @@ class FairLock:
             self._pass_on()
 
     def _pass_on(self) -> None:
+        self._owner = 0
         if self._waiters:
             self._waiters.popleft().release()  # ownership goes straight to the next in line
         else:

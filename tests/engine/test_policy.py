@@ -5,8 +5,11 @@ from __future__ import annotations
 import threading
 import time
 
+import pytest
+
 from agentloop.engine.locks import FairLock
 from agentloop.engine.policy import Policy
+from agentloop.exceptions import EngineError
 
 
 def taught(policy: Policy, name: str, evidence: int, k: int, accepted: int, times: int = 60) -> None:
@@ -108,3 +111,12 @@ def test_a_thread_that_takes_the_lock_again_and_again_starves_nobody() -> None:
     thread.join(10)
     assert turns["other"] == 50
     assert turns["greedy"] < 200
+
+
+def test_a_step_that_calls_its_own_engine_is_told_so() -> None:
+    lock = FairLock()
+    with lock, pytest.raises(EngineError, match="inside one of its own steps"), lock:
+        pass
+    assert not lock.held
+    with lock:
+        assert lock.held
