@@ -93,3 +93,22 @@ def test_an_agent_decodes_ahead_while_its_tools_run(engine: Engine) -> None:
     assert seen[-1] == "<tool_response>"
     assert result.usage.recomputed == 0
     assert result.output == "12 + 30 = 42."
+
+
+def test_a_cut_reply_is_made_again_without_a_prompt(engine: Engine) -> None:
+    from agentloop import CancelToken, RunCancelled
+    from agentloop.events import ReasoningDelta
+
+    agent: Agent[None] = Agent(engine, tools=[calculator])
+    whole = agent.run_sync("What is 12 plus 30?")
+    cancel = CancelToken()
+    with pytest.raises(RunCancelled) as caught:
+        agent.run_sync(
+            "What is 12 plus 30?",
+            cancel=cancel,
+            on_event=lambda event: cancel.cancel() if isinstance(event, ReasoningDelta) else None,
+        )
+    result = agent.run_sync(conversation=caught.value.conversation)
+    assert result.output == whole.output
+    assert result.conversation.tokens == whole.conversation.tokens
+    assert result.usage.recomputed == 0

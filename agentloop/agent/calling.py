@@ -30,9 +30,14 @@ STEER_AT, STOP_AT = 3, 4
 
 
 async def finish_open_calls(run: Run) -> DeferredToolRequests | None:
-    """Run the calls that the conversation waits for: deferred ones, and those that a killed process left."""
+    """Run the calls that the conversation waits for: deferred ones, and those that a killed process left. Where a reply
+    was cut by a cancel or an error and nothing waits, it is made again."""
     pending = run.conversation.open_calls
     if not pending and not run.conversation.pending:
+        turns = run.conversation.turns
+        if turns and turns[-1].finish in ("cancelled", "failed"):
+            run.conversation.rewind(-1, keep_messages=True)  # the reply that was cut is made again
+            return None
         raise ConversationError("there is nothing to do: give a prompt, or a conversation that waits for tool results")
     waiting = [call for call in pending if call["id"] not in run.conversation.held]
     if not waiting:
