@@ -250,6 +250,15 @@ class NativeContext:
         finally:
             _set_abort(self.handle, None, None)
 
+    def decode_one(self, token: int, pos: int, seq: int) -> int:
+        """`decode` of one token, for the loop. Returns -100, with nothing decoded, where `pos` does not follow."""
+        if _pos_max(self.memory, seq) != pos - 1:
+            return -100
+        self.serial += 1
+        self._seq[0], self._token[0], self._pos[0], self._out[0] = seq, token, pos, 1
+        self._batch.n_tokens = 1
+        return int(_decode(self.handle, self._batch))
+
     def _run(self, ids: Sequence[int], pos: int, seq: int, all_outputs: bool) -> int:
         n = len(ids)
         self.serial += 1

@@ -247,10 +247,14 @@ class Engine:
                     state.slot = None
                     raise EngineError("a parked sequence could not be brought back; its tokens can be decoded again")
             sequence._move_drafters(slot)
-        self._clock += 1
-        self._used[state.live()] = self._clock
+        self.touch(state.live())
         if self.context.position(state.live()) != state.n:
             sequence._resync()  # an interrupt came between a decode and its bookkeeping
+
+    def touch(self, slot: int) -> None:
+        """The slot was used now."""
+        self._clock += 1
+        self._used[slot] = self._clock
 
     def park_another(self, sequence: SequenceCore) -> bool:
         """Park the least recently used live sequence but this one. False: there is none."""

@@ -73,22 +73,25 @@ class Generation:
         if seq._drafters:
             seq._engine.calibrate()
         step = Speculator(seq, self._sampler, self._steering).step if seq._drafters else self._plain_step
-        made = 0
+        made, n_ctx, clock = 0, seq.n_ctx, time.perf_counter
         while made < self._max:
             self._begin()
             try:
-                if len(tokens) >= seq.n_ctx:
+                if len(tokens) >= n_ctx:
                     self._finish = "context"
                     return
                 if cancel is not None and cancel.cancelled:
                     raise DecodeCancelled(f"cancelled after {made} generated tokens")
-                started = time.perf_counter()
+                started = clock()
                 new, answer = step(self._max - made)
-                counters.decode_s += time.perf_counter() - started
+                counters.decode_s += clock() - started
             finally:
                 seq._busy.release()
             made += len(new)
-            yield from self._hand_out(new)
+            if len(new) == 1:
+                yield new[0]
+            else:
+                yield from self._hand_out(new)
             while answer is not None:
                 if isinstance(answer, Stop):
                     self._finish, self._stop = "stopped", answer.reason
@@ -103,9 +106,6 @@ class Generation:
 
     def _hand_out(self, new: list[Token]) -> Generator[Token, None, None]:
         """Yield them one by one; when the caller ends it between two, the rest is taken back."""
-        if len(new) == 1:
-            yield new[0]
-            return
         for i, token in enumerate(new):
             try:
                 yield token
@@ -122,7 +122,10 @@ class Generation:
         with seq._engine.lock:
             row = seq._next_row()
             chosen = sampler.choose(row, seq._tokens, allowed)
-            token = make_token(row, chosen, sampler, steering)
+            if steering is None and not sampler.sampling.logprobs:
+                token = Token(chosen)
+            else:
+                token = make_token(row, chosen, sampler, steering)
         seq._tokens.append(chosen)
         seq._counters.generated += 1
         return [token], None if steering is None else steering.accept(token)

@@ -10,6 +10,7 @@ same text comes out under any draft schedule, as far as the logits are the same.
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections import Counter
 from collections.abc import Sequence
@@ -121,7 +122,7 @@ class Sampler:
         if self._plain_greedy:
             seen = row if allowed is None else np.where(allowed, row, np.float32(-np.inf))
             best = int(seen.argmax())
-            if seen[best] != seen[best]:  # argmax answers the first NaN
+            if math.isnan(seen.item(best)):  # argmax answers the first NaN
                 raise _not_numbers(len(history))
             if allowed is not None and not allowed[best]:
                 raise ValueError("no token is allowed here")

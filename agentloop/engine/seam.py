@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,8 +44,7 @@ Progress = Callable[[int, int], None]
 """Called between batches of a prefill as `progress(done, total)`, in tokens, from the decoding thread."""
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """One accepted token. `logprob` is the natural logarithm of its probability under the raw logits, present when
     `Sampling.logprobs` asked for it. `drafted_by` names the drafter that proposed it, `"forced"` for a token that
     steering put in, None for plain decoding. `watched_gap`: by how much the logit of the id that steering watches was

@@ -16,7 +16,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ._native import NativeContext
 
-__all__ = ["LiveState"]
+__all__ = ["FAILED", "LiveState"]
+
+FAILED = frozenset({2, -2, -3})
+"""Codes of llama_decode that leave a half-written recurrent state; 1 and -1 leave everything as it was."""
 
 _PARTIAL = 1  # llama.h: LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
 
