@@ -109,8 +109,7 @@ def _second_question(engine: Engine, n: int, rounds: int) -> dict[str, Any]:
     spent: list[float] = []
     for i in range(rounds):
         started = time.perf_counter()
-        live.truncate(n)
-        live.extend(_ids(engine, _QUESTION, 2 + i))
+        live.replace_tail(n, _ids(engine, _QUESTION, 2 + i))
         spent.append(time.perf_counter() - started)
     held = live.stats.checkpoint_bytes
     live.close()

@@ -131,6 +131,39 @@ class Sequence(SequenceCore):
                 self._catch_up()
             return how
 
+    def replace_tail(
+        self,
+        n: int,
+        ids: SequenceOf[int],
+        *,
+        cancel: CancelToken | None = None,
+        progress: Progress | None = None,
+    ) -> Truncation:
+        """`truncate(n)` and `extend(ids)` in one: what lies behind the restored state goes in with the new tokens, in
+        the same batches. Says how it went back; raises as the two do. When a decode fails or is cancelled, the tokens
+        behind `n` that were not decoded are gone."""
+        new, n = self._engine.check_ids(ids), operator.index(n)
+        with self._exclusive():
+            if not 0 <= n <= len(self._tokens):
+                raise ValueError(f"cannot keep {n} of {len(self._tokens)} tokens")
+            if n + len(new) > self.n_ctx:
+                raise ContextFull(len(new), self.n_ctx - n, self.n_ctx)
+            self._epoch += 1
+            with self._engine.lock:
+                how = self._rewind(n)
+            del self._tokens[n:]
+            self._seen = min(self._seen, n)
+            self._drop_checkpoints(n)
+            self._forget_behind_state()
+            self._tokens += new
+            try:
+                self._catch_up(cancel, progress, marks=_prefill_marks(n, len(self._tokens)))
+            except BaseException:
+                del self._tokens[max(self._state.n, n) :]
+                self._forget_behind_state()
+                raise
+            return how
+
     def checkpoint(self, *, label: str = "", pinned: bool = False) -> None:
         """Keep the state behind the current tokens for a later truncate; a waiting token is decoded first.
 

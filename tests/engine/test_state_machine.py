@@ -182,6 +182,17 @@ def make_machine(engine: Engine, cold: Cold) -> type[RuleBasedStateMachine]:
             assert sequence.n_decoded == len(sequence)
             self.touched = sequence
 
+        @rule(sequence=alive, share=st.floats(0, 1), near=st.integers(0, 12), ids=some_ids(0, 50))
+        def replace_tail(self, sequence: Sequence, share: float, near: int, ids: list[int]) -> None:
+            size = len(sequence)
+            n = max(0, size - near) if near < 12 else int(size * share)
+            if n + len(ids) > LIMIT:
+                return
+            before = sequence.tokens
+            sequence.replace_tail(n, ids)
+            assert sequence.tokens == before[:n] + tuple(ids)
+            self.touched = sequence
+
         @rule(sequence=alive, which=st.integers(0, 100))
         def back_to_a_checkpoint(self, sequence: Sequence, which: int) -> None:
             held = sequence.checkpoints
