@@ -205,3 +205,22 @@ def test_the_best_of_several_answers_decodes_the_prompt_once(engine: Engine, age
     assert best.usage.recomputed == 0
     for result in best.results:
         check(engine, result.conversation)
+
+
+@pytest.mark.parametrize("drafters", ["none", ("suffix", "mtp")])
+def test_budgets_hold_with_and_without_drafts(drafters: str | tuple[str, ...]) -> None:
+    """Budgets of nothing, of one and two tokens, hit exactly, and larger than the thought."""
+    with Engine.load(n_ctx=8192, drafters=drafters) as engine:
+        end = engine.vocab.token_id("</think>")
+        texts: list[str] = []
+        for budget in (0, 1, 2, 5, 11, 12, 40):
+            agent: Agent[None] = Agent(engine, tools=[calculator], thinking=Thinking(effort="xhigh", budget=budget))
+            result = agent.run_sync("What is 12 plus 30?")
+            assert result.usage.recomputed == 0
+            for turn in result.conversation.turns:
+                reply = result.conversation.tokens[turn.prompt_end : turn.end]
+                assert reply.count(end) == 1
+                assert reply.index(end) <= budget
+            check(engine, result.conversation)
+            texts.append(result.output)
+        assert texts[2:] == ["12 + 30 = 42."] * 5
