@@ -322,3 +322,10 @@ def run_programs(engine: Engine, steps: int) -> None:
 
 def test_random_programs(engine: Engine) -> None:
     run_programs(engine, STEPS)
+
+
+@pytest.mark.parametrize("drafters", ["none", ("suffix", "mtp")])
+def test_random_programs_on_the_embedded_model(drafters: str | tuple[str, ...]) -> None:
+    """A shorter run on trained weights, with and without drafts."""
+    with Engine.load(n_ctx=1024, sequences=3, n_batch=32, drafters=drafters) as engine:
+        run_programs(engine, min(STEPS, 300))
