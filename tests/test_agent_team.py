@@ -39,9 +39,11 @@ def test_a_sub_agent_on_a_fork_decodes_only_its_task() -> None:
     assert results(result.conversation) == ["I saw it."]
     assert engine.prompts[1].startswith(engine.prompts[0])
     first, sub, last = usage.turns
-    assert sub.reused == first.reused + first.new + first.generated
+    said = first.reused + first.new + first.generated
+    # Before the tool forked, the scaffold of its result may have been decoded ahead or not: the fork has it or not.
+    assert said <= sub.reused <= said + 20
     assert sub.new < 400
-    assert last.reused == sub.reused
+    assert last.reused == said
     assert usage.recomputed == 0
     assert "I saw it.<|im_end|>" not in result.conversation.text
     check_whole(result.conversation)
