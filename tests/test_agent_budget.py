@@ -13,8 +13,9 @@ from agentloop.conversation import Conversation, Thinking
 from agentloop.events import BudgetForced, Event
 from agentloop.exceptions import UnexpectedModelBehavior
 from agentloop.limits import UsageLimits
-from agentloop.testing import ScriptedEngine, call, say, think
+from agentloop.testing import ScriptedEngine, ScriptedReply, call, say, think
 from tests.agent_tools import add, check_whole, results
+from tests.padded_vocab import PAD, PaddedVocab
 
 
 def closings(conversation: Conversation) -> list[int]:
@@ -34,7 +35,7 @@ def test_a_turn_has_at_most_the_budget_one_end_and_an_answer(budget: int, reason
     conversation = Conversation(engine, thinking=Thinking(budget=budget))
     conversation.user("Go.")
     reply = conversation.reply()
-    assert reply.usage.reasoning <= budget + 3  # a script may begin a character at the limit; it is completed
+    assert reply.usage.reasoning <= budget
     assert closings(conversation) == [1]
     assert reply.content == answer
     check_whole(conversation)
@@ -79,6 +80,19 @@ def test_reasoning_that_repeats_itself_is_closed() -> None:
     assert result.usage.reasoning < 400
     assert [e.reason[:5] for e in events if isinstance(e, BudgetForced)] == ["loop:"]
     assert closings(result.conversation) == [1]
+
+
+def test_a_loop_of_tokens_without_bytes_inside_a_character_is_closed_too() -> None:
+    engine = ScriptedEngine([])
+    engine.vocab = PaddedVocab()
+    end = engine.vocab.encode("</think>Yes.", special=True)
+    engine.add(ScriptedReply([*b"Hm", 0xE2, *[PAD] * 3000, *end]))
+    conversation = Conversation(engine)
+    conversation.user("Go.")
+    reply = conversation.reply(max_tokens=3500)
+    assert reply.usage.reasoning < 200
+    assert reply.content == "Yes."
+    assert closings(conversation) == [1]
 
 
 @pytest.mark.parametrize("after", [[say("Short.")], [say("again " * 500)] * 9])

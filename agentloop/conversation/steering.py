@@ -27,6 +27,8 @@ __all__ = ["ReplySteering", "budget_for"]
 END_OF_REASONING = "</think>"
 LIKELY = math.log(10)
 """Above a tenth of the most probable token's probability, the end of reasoning counts as likely."""
+LATE = 3
+"""Tokens that the rest of a character can have."""
 
 
 def budget_for(thinking: Thinking, vocab: VocabLike, most: int | None = None) -> ReasoningBudget | None:
@@ -70,6 +72,7 @@ class ReplySteering:
         self._budget = budget
         self._constraints = constraints
         self._loops = LoopDetector()
+        self._unfinished = 0  # tokens since a loop was found inside a character
         if budget is not None:
             budget.rearm(room)
         self._forced = budget is not None and budget.limit == 0  # then `allowed` does the forcing
@@ -108,8 +111,10 @@ class ReplySteering:
         if loop is None or token.id in self._vocab.eog or token.drafted_by == "forced":
             return None
         if phase == "reasoning" and self._vocab.token_id(END_OF_REASONING) is not None:
-            if not self._reader.at_boundary:
+            if not self._reader.at_boundary and self._unfinished < LATE:
+                self._unfinished += 1  # a character is completed first, unless no token goes on with it
                 return None
+            self._unfinished = 0
             self._loops.reset()
             return self._close(self._vocab.encode_parts([(f"\n{END_OF_REASONING}\n\n", True)]), f"loop: {loop.reason}")
         return Stop(f"loop: {loop.reason}")

@@ -4,9 +4,9 @@ A plain object that is told of every accepted token and answers what to put in, 
 
 What is counted are the accepted tokens before the tag that ends the reasoning; what the prompt has already put into the
 reply counts nothing. The closing text counts too, so a reply never holds more than `limit` reasoning tokens, and the
-closing begins as early as it has to. One exception: a character whose bytes are spread over tokens is completed first,
-up to three tokens late, if a model without `allowed` (a script) began one at the limit. Another: a call that begins in
-open reasoning is never cut; while its name is not known the limit waits for it.
+closing begins as early as it has to. Tokens without bytes count like all others. One exception: a character whose
+bytes are spread over tokens is completed first, up to three tokens late, if an engine that takes no `allowed` began one
+at the limit. Another: a call that begins in open reasoning is never cut; while its name is not known the limit waits.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ BudgetReason = Literal["budget", "soft_end", "answer_room"]
 
 _SENTENCE_END = re.compile(r"(?:[^\d\s][.!?][\"')\]*`]*\s*|\n|[。！？…][」』”）]*)\Z")
 _ZONE = 64
+_LATE = 3  # bytes that a character can lack
 
 
 class BudgetVocab(Protocol):
@@ -92,7 +93,7 @@ class ReasoningBudget:
         self._asked = limit
         self._answer_room = answer_room
         self._soft = soft
-        self._missing: NDArray[np.int8] | None = None
+        self._endings: _Endings | None = None
         self.rearm(room)
 
     def rearm(self, room: int | None = None) -> None:
@@ -145,7 +146,7 @@ class ReasoningBudget:
             return None
         self._tail = (self._tail + piece)[-64:]
         self._waits = in_draft
-        if in_draft or _missing_bytes(self._tail):
+        if in_draft or (_missing_bytes(self._tail) and self.count < self.limit + _LATE):
             return None
         if self.count >= self._hard:
             return self._force(self.reason)
@@ -166,17 +167,20 @@ class ReasoningBudget:
 
     def allowed(self) -> NDArray[np.bool_] | None:
         """Bool [n_tokens] of the ids that may come next, None for all: behind the last tokens before the limit no
-        character may begin that the limit would cut; at a limit of 0 only the end of reasoning may come."""
+        character may begin that the limit would cut, and one that has begun must go on in time; at a limit of 0 only
+        the end of reasoning may come."""
         left = self.limit - self.count
-        if self.closed or self._waits or left > 3 or _missing_bytes(self._tail):
+        if self.closed or self._waits or left > _LATE:
             return None
-        if left <= 0:
+        missing = _missing_bytes(self._tail)
+        if left <= 0 and not missing:
             only = np.zeros(self._vocab.n_tokens, dtype=np.bool_)
             only[self._end] = True
             return only
-        if self._missing is None:
-            self._missing = _missing_of_all(self._vocab)
-        return self._missing < left
+        if self._endings is None:
+            self._endings = _Endings(self._vocab)
+        fitting = self._endings.missing_behind(missing) < max(left, missing)
+        return fitting if fitting.any() else None  # a vocabulary without single bytes
 
     def _sentence_ended(self) -> bool:
         return _SENTENCE_END.search(self._tail.decode("utf-8", "ignore")) is not None
@@ -202,6 +206,18 @@ def _missing_bytes(tail: bytes) -> int:
     return 0
 
 
-def _missing_of_all(vocab: BudgetVocab) -> NDArray[np.int8]:
-    """For every id, how many bytes its last character lacks; made once, when a limit first comes near."""
-    return np.fromiter((_missing_bytes(vocab.decode([i])) for i in range(vocab.n_tokens)), np.int8, vocab.n_tokens)
+class _Endings:
+    """How every token of a vocabulary ends; made once, when a limit first comes near."""
+
+    def __init__(self, vocab: BudgetVocab) -> None:
+        pieces = [vocab.decode([i]) for i in range(vocab.n_tokens)]
+        self._missing = np.array([_missing_bytes(piece) for piece in pieces], np.int8)
+        # A token that is nothing but the middle or the end of a character, or nothing at all, goes on with the one
+        # before it: so many bytes of it; -1 for all other tokens.
+        self._goes_on = np.array(
+            [min(len(piece), 4) if all(0x80 <= byte < 0xC0 for byte in piece) else -1 for piece in pieces], np.int8
+        )
+
+    def missing_behind(self, missing: int) -> NDArray[np.int8]:
+        """For every id, how many bytes the last character lacks behind it, where `missing` lack now."""
+        return np.where(self._goes_on < 0, self._missing, np.maximum(missing - self._goes_on, 0))

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..calls import Call
+from .call_heads import LONGEST_DRAFT, LONGEST_HEAD
 from .call_tags import tool_names
 from .lfm2_calls import HEAD, read_calls
 from .reply_types import CallDelta, CallEnd, FinishReason, Phase, PhaseChange, Reply, ReplyEvent
@@ -20,7 +21,6 @@ from .text_tags import TextTagReader
 __all__ = ["LfmReader", "parse_lfm"]
 
 _START, _STOP = "<|tool_call_start|>", "<|tool_call_end|>"
-_LONGEST_HEAD = 200  # characters before a list shows the name of its first function
 
 Token = tuple[int, bytes]
 
@@ -158,9 +158,9 @@ class LfmReader(TextTagReader):
         if found is None:
             head, begun = text.lstrip()[:1] in ("", "["), text.strip().removeprefix("[").strip()
             may_come = (
-                head and len(text) < _LONGEST_HEAD and (not begun or any(n.startswith(begun) for n in self._names))
+                head and len(text) < LONGEST_HEAD and (not begun or any(n.startswith(begun) for n in self._names))
             )
-            return [] if may_come else self._release_head()
+            return [] if may_come and len(tokens) < LONGEST_DRAFT else self._release_head()
         if found.group(1) not in self._names:
             return self._release_head()
         if self._draft_open:

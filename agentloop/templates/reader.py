@@ -8,11 +8,11 @@ stands behind a closing tag tells whether it stood in a value.
 from __future__ import annotations
 
 import codecs
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .call_grammar import Section, function_name, is_closed, read_section, tool_names, unquoted
+from .call_grammar import Section, function_name, is_closed, read_section
+from .call_heads import LONGEST_DRAFT, LONGEST_HEAD, CallHeads
 from .reply_types import (
     CallDelta,
     CallEnd,
@@ -31,10 +31,6 @@ __all__ = ["END_TAGS", "TAGS", "ReplyReader"]
 END_TAGS = frozenset({"<|im_end|>", "<|endoftext|>"})
 TAGS = ("<think>", "</think>", "<tool_call>", "</tool_call>", "<|im_end|>", "<|endoftext|>")
 
-_BARE_CALL = re.compile(r"<function=([^>\n]*)>\s*(?:<parameter=|</function>)")
-_LONGEST_HEAD = 200  # characters that may pass before a call in open reasoning, or one without opener, shows its name
-_NEXT = ("<parameter=", "</function>")
-
 
 class ReplyReader:
     """Reads one reply. `special` are the special tokens of the vocabulary, by id; `tools` the declared tool schemas
@@ -48,7 +44,7 @@ class ReplyReader:
     ) -> None:
         self._tags = {token: text for token, text in special.items() if text in TAGS}
         self._tools = None if tools is None else list(tools)
-        self._declared = tool_names(tools or ())
+        self._heads = CallHeads(tools or ())
         self._phase: Phase = "reasoning" if thinking else "content"
         self._closed = not thinking
         self._thought = thinking
@@ -94,6 +90,7 @@ class ReplyReader:
         """The events of one more token, whose bytes are `piece`. Tokens behind the end of turn are ignored."""
         if self._reply is not None:
             return []
+        events: list[ReplyEvent] = []
         tag = self._tags.get(token_id)
         if tag is None:
             text = self._decoder.decode(piece)
@@ -101,10 +98,13 @@ class ReplyReader:
                 self.reasoning_tokens += 1
                 if self._draft:
                     self._draft_tokens += 1
+                    if self._draft_tokens > LONGEST_DRAFT:
+                        self._undraft(events)
             elif self._implied:
                 self._section_tokens += 1
-            return self._text(text) if text else []
-        events: list[ReplyEvent] = []
+            if text:
+                self._text(text, events)
+            return events
         self._flush(events)
         if tag in END_TAGS:
             reply = self._finish(complete=True)
@@ -129,8 +129,7 @@ class ReplyReader:
 
     # -- text
 
-    def _text(self, text: str) -> list[ReplyEvent]:
-        events: list[ReplyEvent] = []
+    def _text(self, text: str, events: list[ReplyEvent]) -> None:
         if self._phase == "reasoning":
             if self._draft:
                 self._drafted(text, events)
@@ -140,7 +139,6 @@ class ReplyReader:
             self._in_section(text, events)
         else:
             self._say(text, events)
-        return events
 
     def _reason(self, text: str, events: list[ReplyEvent]) -> None:
         shown = self._reasoning.add(text)
@@ -149,26 +147,16 @@ class ReplyReader:
 
     def _drafted(self, text: str, events: list[ReplyEvent]) -> None:
         self._draft += text
-        name, may_come = function_name(self._draft[:_LONGEST_HEAD])
-        if name is not None and name in self._declared:
+        is_call = self._heads.draft(self._draft)
+        if is_call:
             draft, self._draft = self._draft, ""
             self.reasoning_tokens -= self._draft_tokens
             self._section_tokens = self._draft_tokens
             self._implied = True
             self._repairs.append("call_in_reasoning")
             self._open_section(draft, 0, events)
-        elif (
-            name is not None
-            or not may_come
-            or len(self._draft) >= _LONGEST_HEAD
-            or not self._may_be_declared(self._draft.partition("<function=")[2])
-        ):
+        elif is_call is False:
             self._undraft(events)
-
-    def _may_be_declared(self, begun: str) -> bool:
-        """A name that begins so may yet become a declared one."""
-        core = unquoted(begun)
-        return any(name.startswith(core) for name in self._declared)
 
     def _undraft(self, events: list[ReplyEvent]) -> None:
         draft, self._draft, self._draft_tokens = self._draft, "", 0
@@ -176,16 +164,16 @@ class ReplyReader:
             self._reason(draft, events)
 
     def _say(self, text: str, events: list[ReplyEvent]) -> None:
-        if self._declared and (self._held or "<" in text):
+        if self._heads.declared and (self._held or "<" in text):
             text = self._held + text
             self._held = ""
-            match = self._find_bare(text)
+            match = self._heads.find_bare(text, self._content.everything)
             if match is not None:
                 self._emit_content(text[: match.start()], events)
                 self._bare = True
                 self._open_section(text[match.start() :], None, events)
                 return
-            at = self._may_begin(text)
+            at = self._heads.may_begin(text)
             text, self._held = text[:at], text[at:]
         self._emit_content(text, events)
 
@@ -193,39 +181,6 @@ class ReplyReader:
         shown = self._content.add(text)
         if shown:
             events.append(TextDelta(shown))
-
-    def _find_bare(self, text: str) -> re.Match[str] | None:
-        for match in _BARE_CALL.finditer(text):
-            if match.end() - match.start() > _LONGEST_HEAD or unquoted(match.group(1)) not in self._declared:
-                continue
-            before = self._content.everything() + text[: match.start()]
-            at_line_start = not before.rpartition("\n")[2].strip(" \t")
-            quoted = before.count("```") % 2 == 1 or before.rstrip().endswith("<tool_call>")
-            if at_line_start and not quoted:
-                return match
-        return None
-
-    def _may_begin(self, text: str) -> int:
-        """From where on `text` may turn out to be a call without opener."""
-        at = text.rfind("<")
-        if at < 0:
-            return len(text)
-        start = text.rfind("<function=", 0, at)  # the last tag may be the one behind the function's
-        if start >= 0 and self._is_head(text[start:]):
-            return start
-        return at if self._is_head(text[at:]) else len(text)
-
-    def _is_head(self, tail: str) -> bool:
-        if len(tail) > _LONGEST_HEAD:
-            return False
-        if "<function=".startswith(tail):
-            return True
-        if not tail.startswith("<function="):
-            return False
-        name, bracket, rest = tail[len("<function=") :].partition(">")
-        if not bracket:
-            return "\n" not in name and self._may_be_declared(name)
-        return unquoted(name) in self._declared and any(tag.startswith(rest.lstrip()) for tag in _NEXT)
 
     # -- calls
 
@@ -245,7 +200,7 @@ class ReplyReader:
         self._section.append(text)
         self._length += len(text)
         if self._phase == "call":
-            if self._name is None and self._length - self._call_start < 4 * _LONGEST_HEAD:
+            if self._name is None and self._length - self._call_start < 4 * LONGEST_HEAD:
                 self._name = function_name(self._joined()[self._call_start :])[0]
             events.append(CallDelta(self._index, self._name, text))
 
@@ -343,7 +298,7 @@ class ReplyReader:
         text = self._decoder.decode(b"", True)
         self._decoder.reset()
         if text:
-            events += self._text(text)
+            self._text(text, events)
         held, self._held = self._held, ""
         if held:
             self._emit_content(held, events)
