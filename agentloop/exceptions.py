@@ -27,7 +27,8 @@
     │   ├── UsageLimitExceeded
     │   ├── UnexpectedModelBehavior
     │   └── RunCancelled
-    └── ConversationError           a conversation was asked for something that its state forbids
+    ├── ConversationError           a conversation was asked for something that its state forbids
+    └── MissingExtra                (an ImportError too) an optional package is not installed
 
 Each message says what happened and what to do next; the attributes carry the same as data.
 """
@@ -51,6 +52,7 @@ __all__ = [
     "EngineError",
     "InvalidKnob",
     "InvalidMessage",
+    "MissingExtra",
     "ModelLoadError",
     "ModelRetry",
     "RunCancelled",
@@ -262,3 +264,12 @@ class RunCancelled(RunError):
 
 class ConversationError(AgentLoopError):
     """A conversation was asked for something that its state forbids; the message says what to do first."""
+
+
+class MissingExtra(AgentLoopError, ImportError):
+    """`feature` needs optional packages that are not installed: `pip install "agentloop[EXTRA]"`, with `extra`."""
+
+    def __init__(self, extra: str, feature: str) -> None:
+        super().__init__(f'{feature} needs packages that are not installed; run: pip install "agentloop[{extra}]"')
+        self.extra = extra
+        self.feature = feature

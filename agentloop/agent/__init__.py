@@ -6,6 +6,7 @@ from .agent import Agent
 from .options import RunOptions
 from .result import DeferredCall, DeferredToolRequests, DeferredToolResults, RunResult
 from .stream import AgentRun
+from .telemetry import InstrumentationSettings
 
 __all__ = [
     "Agent",
@@ -13,6 +14,7 @@ __all__ = [
     "DeferredCall",
     "DeferredToolRequests",
     "DeferredToolResults",
+    "InstrumentationSettings",
     "RunOptions",
     "RunResult",
 ]

@@ -29,6 +29,7 @@ from .result import DeferredToolResults, RunResult
 from .run import Approve, Run
 from .stream import AgentRun, open_run
 from .team import BestOf, Score, agent_tool, answers_from, pick
+from .telemetry import Instrument, InstrumentationSettings, RunSpans, settings_for, workflow_span
 
 __all__ = ["Agent"]
 
@@ -51,7 +52,8 @@ class Agent(Generic[Deps, Output]):
     lets a run make its history shorter when the context fills up; without it a full context is an error. `output_type`
     is what answers are: text, or a type with a JSON schema, to which they are held while they are written, behind free
     reasoning, and by which they are validated. `strict`: every call is held to its tool's schema while it is written,
-    not only those of tools that are `strict` themselves.
+    not only those of tools that are `strict` themselves. `instrument`: make spans for OpenTelemetry (True, or an
+    `InstrumentationSettings`); None makes them where a run that does calls this agent, False never.
     """
 
     def __init__(
@@ -74,12 +76,14 @@ class Agent(Generic[Deps, Output]):
         output_type: type[Output] | None = None,
         strict: bool = False,
         name: str | None = None,
+        instrument: Instrument = None,
     ) -> None:
         if max_tokens is not None and max_tokens < 1:
             raise ValueError(f"max_tokens must be None or >= 1, not {max_tokens}")
         if retries < 0:
             raise ValueError(f"retries must be >= 0, not {retries}")
         self.name = name
+        self.instrument: Instrument = InstrumentationSettings() if instrument is True else instrument
         self.thinking = Thinking.of(thinking)
         self.sampling = sampling
         self.limits = limits or UsageLimits()
@@ -224,10 +228,11 @@ class Agent(Generic[Deps, Output]):
             start = await self.conversation(deps=deps)
         else:
             start = await anyio.to_thread.run_sync(conversation.fork)
-        start.user(prompt)
-        paid = await in_worker(lambda cancel, emit: start.prefill(cancel=cancel, on_event=emit))
-        results = await answers_from(self, start, n, deps=deps, sampling=sampling)
-        start.close()
+        with workflow_span(self.instrument, "best_of", self.name, n):
+            start.user(prompt)
+            paid = await in_worker(lambda cancel, emit: start.prefill(cancel=cancel, on_event=emit))
+            results = await answers_from(self, start, n, deps=deps, sampling=sampling)
+            start.close()
         best, scores = await pick(results, score)
         usage = sum((result.usage for result in results), Usage([paid]))
         return BestOf(results[best], tuple(results), scores, usage, paid.new * (len(results) - 1))
@@ -278,6 +283,8 @@ class Agent(Generic[Deps, Output]):
         )
         if (cancel := options.get("cancel")) is not None:
             run.cancel = cancel
+        if (settings := settings_for(self.instrument)) is not None:
+            run.spans = RunSpans(settings, self.name)
         return run
 
     async def _start(self, run: Run) -> Conversation:

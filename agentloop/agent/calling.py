@@ -19,6 +19,7 @@ from ..exceptions import AgentLoopError, ConversationError, UnexpectedModelBehav
 from ..tools import ApprovalRequest, ResultCap, ToolEvent, ToolResult, run_calls
 from .result import DeferredCall, DeferredToolRequests
 from .run import Run
+from .telemetry import ToolSpans
 
 __all__ = ["execute", "finish_open_calls"]
 
@@ -54,8 +55,11 @@ async def execute(run: Run, calls: Sequence[Call], ids: Sequence[str]) -> Deferr
     calls waits for a person. Siblings of a call that fails, or of a cancel, keep their results."""
     run.limits.check_before_tools(run.usage, sum(call.status == "ok" for call in calls))
     done: dict[int, ToolResult] = {}
+    spans = None if run.spans is None else ToolSpans(run.spans, run, ids)
 
     def on_event(event: ToolEvent) -> None:
+        if spans is not None:
+            spans.heard(event)
         call_id, name = ids[event.call_index], event.call.name
         if event.kind == "started":
             run.usage.tool_calls += 1
@@ -94,6 +98,8 @@ async def execute(run: Run, calls: Sequence[Call], ids: Sequence[str]) -> Deferr
             # One small batch; nothing is still being decoded when the tools have ended.
             await asyncio.wait({ahead})
     except BaseException:
+        if spans is not None:
+            spans.cut()
         cut = {i: "Error: the call was cancelled before it ended." for i in range(len(calls)) if i not in done}
         texts = cut | {i: result.content or "Error: the call was cancelled." for i, result in done.items()}
         _settle(run, {ids[i]: text for i, text in texts.items()})

@@ -39,6 +39,15 @@ async def run_loop(run: Run) -> RunResult[object]:
 
 async def drive(run: Run) -> RunResult[object]:
     """`run_loop` under the run's wall clock and its cancel; every error that ends a run carries the conversation."""
+    if run.spans is None:
+        return await _drive(run)
+    with run.spans.invoke(run):
+        result = await _drive(run)
+        run.spans.ended(result)
+        return result
+
+
+async def _drive(run: Run) -> RunResult[object]:
     loop = asyncio.get_running_loop()
     seconds = run.limits.seconds_limit
     scope = anyio.CancelScope(deadline=math.inf if seconds is None else anyio.current_time() + seconds)

@@ -34,6 +34,7 @@ from ..tools.toolset import Toolset, ToolSource, collect_tools
 from .output import OutputSpec, OutputValidator, checked
 from .repeats import RepeatGuard
 from .result import DeferredToolResults, RunResult
+from .telemetry import RunSpans, chat_span, compact_span
 
 __all__ = ["Approve", "Run"]
 
@@ -75,6 +76,7 @@ class Run:
     validators: Sequence[OutputValidator] = ()
     save_to: str | PathLike[str] | None = None
     started: Conversation | None = None
+    spans: RunSpans | None = None
     tools: Mapping[str, Tool] = field(default_factory=dict[str, Tool])
     step: int = 0
     first_message: int = 0
@@ -205,7 +207,9 @@ class Run:
                 return reply()
 
         try:
-            reply = await in_worker(work, cancel=self.cancel, emit=self.emit if self.on_event else None)
+            with chat_span(self, most) as replies:
+                reply = await in_worker(work, cancel=self.cancel, emit=self.emit if self.on_event else None)
+                replies.append(reply)
         except (ContextFull, TemplateError):
             if not any(message["role"] == "tool" for message in conversation.pending):
                 conversation.drop_pending()
@@ -238,7 +242,11 @@ class Run:
         if used <= settings.at * conversation.sequence.n_ctx:
             return
         try:
-            done = await in_worker(lambda cancel, _: conversation.compact(settings, cancel=cancel), cancel=self.cancel)
+            with compact_span(self) as facts:
+                done = await in_worker(
+                    lambda cancel, _: conversation.compact(settings, cancel=cancel), cancel=self.cancel
+                )
+                facts |= {"agentloop.tokens_before": done.before, "agentloop.tokens_after": done.after}
         except ConversationError as error:
             raise UnexpectedModelBehavior("compaction", str(error)) from error
         self.emit(Compacted(done.before, done.after))
