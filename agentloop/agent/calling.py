@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -55,6 +56,8 @@ async def execute(run: Run, calls: Sequence[Call], ids: Sequence[str]) -> Deferr
     calls waits for a person. Siblings of a call that fails, or of a cancel, keep their results."""
     run.limits.check_before_tools(run.usage, sum(call.status == "ok" for call in calls))
     done: dict[int, ToolResult] = {}
+    began: dict[int, float] = {}
+    timeline = run.conversation.timeline
     spans = None if run.spans is None else ToolSpans(run.spans, run, ids)
 
     def on_event(event: ToolEvent) -> None:
@@ -63,11 +66,13 @@ async def execute(run: Run, calls: Sequence[Call], ids: Sequence[str]) -> Deferr
         call_id, name = ids[event.call_index], event.call.name
         if event.kind == "started":
             run.usage.tool_calls += 1
+            began[event.call_index] = time.time()
             run.emit(ToolStarted(call_id, name, event.call.arguments))
         elif event.kind == "progress":
             run.emit(ToolProgress(call_id, name, event.message))
         elif event.result is not None:
             done[event.call_index] = result = event.result
+            timeline.tool(call_id, name, began.get(event.call_index), result.outcome)
             run.emit(ToolFinished(call_id, name, result.content, result.outcome, result.seconds))
 
     def context(index: int, call: Call) -> RunContext[Any]:
@@ -100,6 +105,8 @@ async def execute(run: Run, calls: Sequence[Call], ids: Sequence[str]) -> Deferr
     except BaseException:
         if spans is not None:
             spans.cut()
+        for i in began.keys() - done.keys():
+            timeline.tool(ids[i], calls[i].name, began[i], "cancelled")
         cut = {i: "Error: the call was cancelled before it ended." for i in range(len(calls)) if i not in done}
         texts = cut | {i: result.content or "Error: the call was cancelled." for i, result in done.items()}
         _settle(run, {ids[i]: text for i, text in texts.items()})

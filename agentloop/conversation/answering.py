@@ -17,6 +17,7 @@ from ..exceptions import ContextFull, ConversationError, DecodeCancelled, Engine
 from ..limits import TurnUsage
 from .constraining import constraints_for
 from .steering import ReplySteering, budget_for
+from .timeline import TurnRecorder
 from .turns import ReplyFinish, Turn, TurnReply
 
 if TYPE_CHECKING:
@@ -57,13 +58,15 @@ def answer(
         constraints=constraints,
     )
     finish: ReplyFinish = "failed"
+    recorder = TurnRecorder(sequence)
     try:
         prompt.decode(cancel, emit)
+        recorder.prefilled()
         most = sequence.n_ctx + 1 if max_tokens is None else max_tokens  # + 1: a full context is not a full measure
         generation = sequence.generate(most, sampling, steering, cancel=cancel)
         try:
-            for _ in generation:
-                pass
+            for token in generation:
+                recorder.saw(token, steering.phase)
         finally:
             generation.close()
         finish = generation.finish_reason or "length"
@@ -75,6 +78,7 @@ def answer(
         c.usage.turns.append(usage)
         if len(sequence) > prompt.end:
             done = _record(c, steering, finish, usage, prompt.end)
+        prompt.note(recorder, usage)
     if len(sequence) == prompt.end:
         raise ContextFull(1, 0, sequence.n_ctx) if finish == "context" else EngineError("the engine generated nothing")
     return replace(done, stop_reason=generation.stop_reason)
@@ -84,6 +88,7 @@ def prefill(c: Conversation, *, cancel: CancelToken | None, emit: Emit) -> TurnU
     """See `Conversation.prefill`."""
     prompt = _Prompt(c)
     finish: ReplyFinish = "failed"
+    recorder = TurnRecorder(c.sequence)
     try:
         prompt.decode(cancel, emit)
         finish = "prefilled"
@@ -93,6 +98,7 @@ def prefill(c: Conversation, *, cancel: CancelToken | None, emit: Emit) -> TurnU
     finally:
         usage = prompt.usage(finish, 0)
         c.usage.turns.append(usage)
+        prompt.note(recorder, usage)
     return usage
 
 
@@ -114,6 +120,7 @@ class _Prompt:
         self.ahead = min(c._ahead, self.common)
         c._ahead = 0
         self.before: SequenceStats = c.sequence.stats
+        self.turns = len(c.turns)
 
     @property
     def reused(self) -> int:
@@ -142,6 +149,12 @@ class _Prompt:
         if at < len(ids):
             sequence.extend(ids[at:], cancel=cancel, progress=progress(at - self.common))
             sequence.checkpoint(label="tool" if c.pending[-1]["role"] == "tool" else "turn")
+
+    def note(self, recorder: TurnRecorder, usage: TurnUsage) -> None:
+        """Put the turn into the timeline."""
+        new = self.ids[self.common - self.ahead :][: usage.new]
+        turn = self.turns if len(self.c.turns) > self.turns else None
+        self.c.timeline.turn(recorder.entry(self.c.engine.vocab, usage, new, turn))
 
     def usage(self, finish: ReplyFinish, reasoning: int) -> TurnUsage:
         spent = self.c.sequence.stats - self.before

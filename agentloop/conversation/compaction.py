@@ -7,6 +7,7 @@ model itself, on a fork of the live conversation, so that nothing is decoded aga
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -57,6 +58,7 @@ def compact(
     c: Conversation, settings: Compaction, *, summary: str | None, cancel: CancelToken | None
 ) -> CompactionResult:
     """See `Conversation.compact`."""
+    began = time.monotonic()
     messages = c.messages
     head = len(c._instructions())
     question, kept_from = _cut(messages, settings.keep)
@@ -78,9 +80,12 @@ def compact(
             f"a compaction would free nothing ({before} tokens would become {after}); "
             "keep fewer steps, ask for a shorter summary, or load the engine with a larger n_ctx"
         )
-    held = dict(c.held)
+    held, timeline = dict(c.held), c.timeline.copy()
     c.rewrite(new)
     c.held = held
+    timeline.take_back(0, "compacted", keep_text=True)
+    timeline.mark("compacted", time.monotonic() - began, before=before, after=after)
+    c.timeline = timeline
     return CompactionResult(before, after, summary)
 
 

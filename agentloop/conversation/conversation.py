@@ -25,6 +25,7 @@ from .messages import Message, MessageLog
 from .saved import load, save
 from .steering import budget_for
 from .thinking import Thinking
+from .timeline import Timeline
 from .turns import Difference, Turn, TurnReply, find_difference
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class Conversation(MessageLog):
         self._budget = budget_for(self.thinking, engine.vocab)
         self.sampling = sampling or Sampling()
         self.usage = Usage()
+        self.timeline = Timeline()
         self.held: dict[str, str] = {}
         self._sequence = sequence if sequence is not None else engine.sequence()
         self._turns: list[Turn] = []
@@ -203,6 +205,8 @@ class Conversation(MessageLog):
             how = self._sequence.truncate(keep)
             self._messages = self._messages[: at.reply if keep_messages else at.first]
             self._turns = self._turns[: turn % n]
+            self.timeline.take_back(turn % n, "rewound")
+            self.timeline.mark("rewound", turn=turn % n)
             self._closed, self._mark = at.first if at.start else 0, at.start
             self._ended = self._turns[-1].ended if self._turns else None
             self.held = {}
@@ -216,6 +220,8 @@ class Conversation(MessageLog):
             child._sequence = self._sequence.fork()
             child._messages, child._turns = list(self._messages), list(self._turns)
             child.held = dict(self.held)
+            child.timeline = self.timeline.copy()
+            child.timeline.mark("forked")
             child._ahead, child._ahead_runs = 0, False
             child.usage, child._busy, child._running = Usage(), threading.Lock(), threading.Lock()
             child._budget = budget_for(child.thinking, child.engine.vocab)
@@ -229,6 +235,8 @@ class Conversation(MessageLog):
             # Refuses what the template refuses before anything is given up.
             self.template.render(new, self.tools or None, add_generation_prompt=False, **self.knobs)
             self._messages, self._turns, self.held = new, [], {}
+            self.timeline.take_back(0, "rewritten")
+            self.timeline.mark("rewritten")
             self._closed = self._mark = 0
             self._ended = None
 

@@ -14,6 +14,7 @@ import json
 import logging
 import os
 import tempfile
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -24,6 +25,7 @@ from ..engine.snapshots import Snapshot
 from ..exceptions import ConversationError, SnapshotError
 from ..limits import Usage
 from .thinking import Thinking
+from .timeline import Timeline
 from .turns import Turn
 
 if TYPE_CHECKING:
@@ -141,10 +143,13 @@ def load(
         conversation._ended, conversation._head = body["ended"], int(body["head"])
         conversation._calls, conversation.held = int(body["calls"]), dict(body["held"])
         conversation.usage = Usage.from_dict(body["usage"])
+        conversation.timeline = Timeline.from_json(body.get("timeline", []))  # older files have none
         tokens = [int(token) for token in body["tokens"]]
     except (KeyError, TypeError, ValueError) as error:
         raise SnapshotError("altered", f"{path}: the content is not that of a conversation ({error!r})") from error
+    began = time.monotonic()
     conversation._sequence = _sequence(conversation._sequence, engine, state_path(path), tokens, cancel, progress)
+    conversation.timeline.mark("loaded", time.monotonic() - began)
     return conversation
 
 
@@ -167,6 +172,7 @@ def to_body(conversation: Conversation) -> dict[str, Any]:
         "calls": conversation._calls,
         "held": conversation.held,
         "usage": conversation.usage.to_dict(),
+        "timeline": conversation.timeline.entries,
     }
 
 

@@ -50,6 +50,11 @@ class Sequence(SequenceCore):
         return self._counters.frozen(self._checkpoints)
 
     @property
+    def drafting_s(self) -> float:
+        """`stats.draft_s` alone: cheap enough to be read after each step."""
+        return self._counters.draft_s
+
+    @property
     def checkpoints(self) -> tuple[Checkpoint, ...]:
         """The checkpoints held now, by position."""
         return tuple(self._checkpoints)
