@@ -9,10 +9,16 @@ from typing import Any
 from .decode import decode
 from .overhead import overhead
 from .state import state
+from .verify import verify
 
-__all__ = ["BENCHES", "decode", "overhead", "run_bench", "state"]
+__all__ = ["BENCHES", "decode", "overhead", "run_bench", "state", "verify"]
 
-BENCHES: dict[str, Callable[..., dict[str, Any]]] = {"decode": decode, "overhead": overhead, "state": state}
+BENCHES: dict[str, Callable[..., dict[str, Any]]] = {
+    "decode": decode,
+    "overhead": overhead,
+    "state": state,
+    "verify": verify,
+}
 
 
 def run_bench(name: str, *, model: str | None = None, json: bool = False) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-__all__ = ["RandomModel", "write_random_model"]
+__all__ = ["QWEN35_08B", "RandomModel", "write_random_model"]
 
 Architecture = Literal["qwen35", "lfm2", "llama"]
 
@@ -56,6 +56,24 @@ class RandomModel:
     seed: int = 0
     half: bool = False
     template: str | None = None
+
+
+QWEN35_08B = RandomModel(
+    layers=24,
+    embd=1024,
+    heads=8,
+    kv_heads=2,
+    head_dim=256,
+    ffn=3584,
+    interval=4,
+    ssm_heads=16,
+    ssm_groups=16,
+    ssm_state=128,
+    vocab=248320,
+    ctx=262144,
+    half=True,
+)
+"""The sizes of Qwen3.5-0.8B without its MTP layer, as its config.json gives them."""
 
 
 def write_random_model(path: str | os.PathLike[str], model: RandomModel | None = None) -> Path:

@@ -27,12 +27,14 @@ def calibrate(model: str | None, *, rows: int, depth: int, threads: int | None, 
             "model": engine.name,
             "threads": engine.threads,
             "depth": depth,
-            "verify_s": [round(seconds, 7) for seconds in curve],
+            "verify_s": [round(seconds, 7) for seconds in curve.verify_s],
+            "switch_s": round(curve.switch_s, 7),
             "cached": str(cache_path(engine)) if stored else None,
         }
+    costs = curve.verify_s
     threads_used = f"{facts['threads']} thread" + ("s" if facts["threads"] > 1 else "")
     if svg:
-        points = [(float(i + 1), seconds * 1e3) for i, seconds in enumerate(curve)]
+        points = [(float(i + 1), seconds * 1e3) for i, seconds in enumerate(costs)]
         title = f"Cost of verifying a draft: {facts['model']}, {threads_used}"
         Path(svg).write_text(line_chart(title, "rows in one decode", "ms", {"verify": points}), encoding="utf-8")
         facts["svg"] = svg
@@ -42,12 +44,13 @@ def calibrate(model: str | None, *, rows: int, depth: int, threads: int | None, 
     table = Table(title=f"{facts['model']}, {threads_used}, behind {depth} tokens")
     for name in ("rows", "ms", "times one row", "ms a row", ""):
         table.add_column(name, justify="left" if not name else "right")
-    for i, seconds in enumerate(curve):
-        bar = "█" * max(1, round(30 * seconds / max(curve)))
+    for i, seconds in enumerate(costs):
+        bar = "█" * max(1, round(30 * seconds / max(costs)))
         table.add_row(
-            str(i + 1), f"{seconds * 1e3:.3f}", f"{seconds / curve[0]:.2f}", f"{seconds * 1e3 / (i + 1):.3f}", bar
+            str(i + 1), f"{seconds * 1e3:.3f}", f"{seconds / costs[0]:.2f}", f"{seconds * 1e3 / (i + 1):.3f}", bar
         )
     Console().print(table)
+    print(f"a step of another width than the one before: {curve.switch_s * 1e3:.3f} ms more")
     if svg:
         print(f"drawn in {svg}")
     return 0

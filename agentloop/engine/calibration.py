@@ -1,8 +1,8 @@
 """The verify-cost curve of this model on this machine: seconds to decode 1, 2, ... rows of one sequence.
 
-Measured once on a scratch sequence and cached by model file, machine, threads and llama-cpp-python version; real steps
-keep it true afterwards. The cache is a JSON file under the user's cache folder (XDG_CACHE_HOME, else ~/.cache); when it
-cannot be written, the curve is measured again next time.
+Measured once on a scratch sequence and cached by model file, machine, threads, llama-cpp-python version and context
+settings; real steps keep it true afterwards. The cache is a JSON file under the user's cache folder (XDG_CACHE_HOME,
+else ~/.cache); when it cannot be written, the curve is measured again next time.
 """
 
 from __future__ import annotations
@@ -14,72 +14,92 @@ import os
 import platform
 import statistics
 import time
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .engine import Engine
 
-__all__ = ["cache_path", "cached_curve", "measure_curve", "store_curve"]
+__all__ = ["Curve", "cache_path", "cached_curve", "measure_curve", "store_curve"]
 
-_ROUNDS = 5
+_ROUNDS = 6
+_ENOUGH = 4.0  # seconds after which no further round begins
+_SLOW = 0.02  # seconds; a decode that takes longer needs no warming up
 
 
-def measure_curve(engine: Engine, most_rows: int, *, depth: int = 64) -> list[float]:
-    """Median seconds to decode 1..most_rows rows behind `depth` tokens. Takes a free slot for a moment; the engine's
-    lock is held around each decode alone."""
-    from .state import LiveState
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """`verify_s[r]`: seconds to decode r + 1 rows; `switch_s`: seconds more when the step before had another width."""
 
+    verify_s: list[float]
+    switch_s: float
+
+
+def measure_curve(engine: Engine, most_rows: int, *, depth: int = 64) -> Curve:
+    """Medians over 1..most_rows rows behind `depth` tokens. Takes a free slot for a moment; the engine's lock is held
+    around each decode alone."""
     scratch = engine.sequence()
     scratch._drafters = []
     n = engine.vocab.n_tokens
     ids = [(i * 31) % n for i in range(min(depth, engine.n_ctx - most_rows - 1))]
-    curve: list[float] = []
+
+    def decode(rows: int) -> float:
+        with engine.lock:
+            engine.activate(scratch)
+            ctx, state = engine.context, scratch._state
+            if state.n != len(ids):
+                state.clear(ctx)
+                for start in range(0, len(ids), engine.n_batch):
+                    state.decode(ctx, ids[start : start + engine.n_batch])
+            saved = state.save_recurrent(ctx)
+            started = time.perf_counter()
+            state.decode(ctx, ids[:rows], all_outputs=True)
+            ctx.row(-1)  # waits until the result is there
+            spent = time.perf_counter() - started
+            if saved is not None:
+                state.restore_recurrent(ctx, len(ids), saved)
+            return spent
+
     try:
-        for rows in range(1, most_rows + 1):
-            times: list[float] = []
-            for turn in range(_ROUNDS + 1):
-                with engine.lock:
-                    engine.activate(scratch)
-                    state: LiveState = scratch._state
-                    if state.n != len(ids):
-                        state.clear(engine.context)
-                        for start in range(0, len(ids), engine.n_batch):
-                            state.decode(engine.context, ids[start : start + engine.n_batch])
-                    saved = state.save_recurrent(engine.context)
-                    started = time.perf_counter()
-                    state.decode(engine.context, ids[:rows], all_outputs=True)
-                    engine.context.row(-1)  # waits until the result is there
-                    spent = time.perf_counter() - started
-                    if saved is not None:
-                        state.restore_recurrent(engine.context, len(ids), saved)
-                if turn:
-                    times.append(spent)
-            curve.append(statistics.median(times))
+        times: list[list[float]] = [[] for _ in range(most_rows)]
+        switches: list[float] = []
+        started = time.perf_counter()
+        # All widths take turns within a round, so that a busy machine meets them alike. The first decode of a width
+        # pays for the change, the second does not.
+        for turn in range(_ROUNDS):
+            for rows in range(1, most_rows + 1):
+                changed, same = decode(rows), decode(rows)
+                if turn or same > _SLOW:  # the first round warms up, which matters where a decode is short
+                    times[rows - 1].append(same)
+                    switches.append(changed - same)
+            if times[0] and time.perf_counter() - started > _ENOUGH:
+                break
+        return Curve([statistics.median_low(t) for t in times], max(0.0, statistics.median(switches)))
     finally:
         scratch.close()
-    return curve
 
 
 def cache_path(engine: Engine) -> Path:
     """Where the curve of this model, machine, thread count and library is cached."""
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    parts = [engine.fingerprint()["model"], engine.fingerprint()["library"], platform.machine(), platform.node()]
+    made = engine.fingerprint()
+    parts = [made["model"], made["library"], made["context"], platform.machine(), platform.node()]
     key = hashlib.sha256("\n".join([*parts, str(engine.threads), str(os.cpu_count())]).encode()).hexdigest()[:24]
     return root / "agentloop" / "curves" / f"{key}.json"
 
 
-def cached_curve(engine: Engine, most_rows: int) -> list[float] | None:
+def cached_curve(engine: Engine, most_rows: int) -> Curve | None:
     """The cached curve if there is one for at least `most_rows` rows."""
     try:
         data = json.loads(cache_path(engine).read_text())
-        curve = [float(v) for v in data["verify_s"]]
+        curve, switch = [float(v) for v in data["verify_s"]], float(data["switch_s"])
     except (OSError, ValueError, KeyError, TypeError, RuntimeError):
         return None
-    return curve[:most_rows] if len(curve) >= most_rows and min(curve) > 0 else None
+    return Curve(curve[:most_rows], switch) if len(curve) >= most_rows and min(curve) > 0 and switch >= 0 else None
 
 
-def store_curve(engine: Engine, curve: list[float]) -> bool:
+def store_curve(engine: Engine, curve: Curve) -> bool:
     """Cache it. False where the folder cannot be written, which is no error."""
     from .stores import write_atomically
 
@@ -87,6 +107,7 @@ def store_curve(engine: Engine, curve: list[float]) -> bool:
         path = cache_path(engine)
         path.parent.mkdir(parents=True, exist_ok=True)
         with write_atomically(path) as file:
-            file.write(json.dumps({"model": engine.name, "threads": engine.threads, "verify_s": curve}).encode())
+            data = {"model": engine.name, "threads": engine.threads, **asdict(curve)}
+            file.write(json.dumps(data).encode())
         return True
     return False

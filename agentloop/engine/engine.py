@@ -48,6 +48,7 @@ class Engine:
         self.context = loaded.context
         self.drafters = loaded.drafters
         self.threads = loaded.threads
+        self._flash_attention = loaded.flash_attention
         self.lock = FairLock()
         self.cuttable = not (self.model.is_hybrid or self.model.is_recurrent)
         self.n_ctx = self.context.n_ctx
@@ -82,6 +83,7 @@ class Engine:
         n_gpu_layers: int = -1,
         checkpoint_bytes: int | None = None,
         draft_path: str | os.PathLike[str] | None = None,
+        flash_attention: bool | None = None,
     ) -> Engine:
         """Load a GGUF file; None loads the embedded model.
 
@@ -101,6 +103,8 @@ class Engine:
             DFlash, DFlash2, DSpark), or any smaller model with the same vocabulary. ModelLoadError with reason
             `draft_mismatch` when the two do not fit; a llama.cpp library that cannot run it goes on without, with a
             warning in the log.
+        flash_attention: None leaves it to llama.cpp where layers are on a GPU and turns it off on the CPU, where steps
+            of a few rows behind a long text are several times faster without. A saved state belongs to one setting.
 
         Raises ModelLoadError, and ValueError for settings that make no sense.
         """
@@ -116,6 +120,7 @@ class Engine:
             threads=threads,
             n_gpu_layers=n_gpu_layers,
             draft_path=draft_path,
+            flash_attention=flash_attention,
         )
         limit = available_memory() // 8 if checkpoint_bytes is None else checkpoint_bytes
         return cls(loaded, sequences, limit)
@@ -185,7 +190,9 @@ class Engine:
         if self._fingerprint is None:
             from . import _native
 
-            self._fingerprint = fingerprint_of(self.file, _native.library_version(), self.chat_template)
+            self._fingerprint = fingerprint_of(
+                self.file, _native.library_version(), self.chat_template, self._flash_attention
+            )
         return dict(self._fingerprint)
 
     def close(self) -> None:
@@ -218,7 +225,7 @@ class Engine:
                 curve = measure_curve(self, rows)
                 store_curve(self, curve)
             with self.lock:
-                self.policy = Policy(curve)
+                self.policy = Policy(curve.verify_s, curve.switch_s)
             self._calibrated = True
 
     # -- below: for sequences, with the lock held unless said otherwise

@@ -11,14 +11,14 @@ from .modelfile import ModelFile
 __all__ = ["check_fingerprint", "fingerprint_of"]
 
 
-def fingerprint_of(file: ModelFile, library: str, template: str | None) -> dict[str, str]:
+def fingerprint_of(file: ModelFile, library: str, template: str | None, flash_attention: bool) -> dict[str, str]:
     """Named parts of a fingerprint: the model file's hash, the library's version, the hash of the chat template, and
     the context settings that the layout of the state depends on."""
     return {
         "model": file.fingerprint(),
         "library": library,
         "template": hashlib.sha256((template or "").encode("utf-8", "replace")).hexdigest(),
-        "context": "kv_unified=1;type_k=f16;type_v=f16",
+        "context": f"kv_unified=1;type_k=f16;type_v=f16;flash_attention={int(flash_attention)}",
     }
 
 

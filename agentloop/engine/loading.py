@@ -26,6 +26,7 @@ DRAFTERS = ("suffix", "mtp", "block", "draft_model")
 """Names of the drafters, in the order in which they are asked."""
 
 _RING_BYTES = 2 << 30
+_SCORE_BYTES = 1 << 30  # scores of one attention layer, float32 [heads, n_ubatch, n_ctx]
 _SMALL = 64 << 20  # below this, threads wait for each other longer than they compute
 _log = logging.getLogger("agentloop.engine")
 
@@ -40,6 +41,7 @@ class Loaded:
     context: NativeContext
     drafters: list[DrafterFactory]
     threads: int
+    flash_attention: bool  # left to llama.cpp; False: attention by matrix products, the values transposed in the cache
 
 
 def load_model(
@@ -53,6 +55,7 @@ def load_model(
     threads: int | None,
     n_gpu_layers: int,
     draft_path: str | os.PathLike[str] | None = None,
+    flash_attention: bool | None = None,
 ) -> Loaded:
     """See `Engine.load` for the meaning of the settings and what is raised."""
     for name, value, least, most in (
@@ -104,7 +107,13 @@ def load_model(
     ring = _fitting_ring(shape, draft_max if recurrent else 0, sequences)
     # Trailing ring + 1 tokens of a batch must fit one micro-batch (llama-batch.cpp), with a row to spare.
     n_ubatch = min(n_ctx, max(n_batch, max(ring, draft_max) + 2))
+    # The CPU backend's flash attention walks the cache once a row, 3 to 9 times slower than the matrix products that
+    # it replaces when a step decodes few rows; what it saves is the matrix of scores, which is bounded here.
+    flash = _native.can_offload() and n_gpu_layers != 0 if flash_attention is None else bool(flash_attention)
+    if not flash:
+        n_ubatch = max(bounded_batch(n_ubatch, shape.heads, n_ctx), min(n_ctx, max(ring, draft_max) + 2))
     common: dict[str, int | bool] = {
+        "flash_attn_type": -1 if flash else 0,
         "n_ctx": n_ctx,
         "n_batch": n_ubatch,
         "n_ubatch": n_ubatch,
@@ -143,7 +152,13 @@ def load_model(
                 raise
             if drafter is not None:
                 factories.append(drafter)
-    return Loaded(file, shape, model, context, factories, threads)
+    return Loaded(file, shape, model, context, factories, threads, flash)
+
+
+def bounded_batch(n_ubatch: int, heads: int, n_ctx: int) -> int:
+    """The most tokens of a micro-batch, up to `n_ubatch`, whose scores fit 1 GiB; never fewer than 64 where more were
+    wanted."""
+    return min(n_ubatch, max(64, _SCORE_BYTES // (4 * max(1, heads) * max(1, n_ctx))))
 
 
 def _wanted(drafters: str | Iterable[str]) -> tuple[str, ...]:

@@ -163,7 +163,7 @@ class SequenceCore:
         engine, state = self._engine, self._state
         n, slot = state.n, state.slot
         # The common case, in as few steps as it can be: every microsecond here is paid for each token.
-        if slot is not None and n == len(self._tokens) - 1 >= self._seen and not self._drafters and not engine.closed:
+        if slot is not None and n == len(self._tokens) - 1 >= self._seen and not engine.closed:
             ctx = engine.context
             code = ctx.decode_one(self._tokens[n], n, slot)
             if code == 0:
@@ -172,6 +172,8 @@ class SequenceCore:
                 self._row, self._row_serial, self._row_index = None, ctx.serial, -1
                 self._counters.evaluated += 1
                 engine.touch(slot)
+                if self._drafters:
+                    self._observe(self._tokens[n:], n, 1)
                 return ctx.row(0)
             if code in FAILED:  # computed in part: nothing may be decoded behind it
                 self._repair(n, None)

@@ -17,9 +17,9 @@ __all__ = ["ModelShape"]
 
 @dataclass(frozen=True, slots=True)
 class ModelShape:
-    """Layers are those of the target itself; MTP layers are counted in `mtp_layers` alone. `kv_bytes_per_token` is for
-    a 16-bit KV cache. `recurrent_bytes` is one plane of one sequence (float32): the context holds
-    1 + ring planes for each."""
+    """Layers are those of the target itself; MTP layers are counted in `mtp_layers` alone.
+    `kv_bytes_per_token` is for a 16-bit KV cache. `recurrent_bytes` is one plane of one sequence (float32): the context
+    holds 1 + ring planes for each. `heads`: query heads of an attention layer."""
 
     architecture: str
     layers: int
@@ -30,6 +30,7 @@ class ModelShape:
     n_ctx_train: int
     kv_bytes_per_token: int
     recurrent_bytes: int
+    heads: int
 
     @classmethod
     def of(cls, file: ModelFile) -> ModelShape:
@@ -65,6 +66,7 @@ class ModelShape:
             _int(file.get(".context_length"), 0),
             kv,
             recurrent * per_plane * 4,
+            max(heads, default=1),
         )
 
 

@@ -64,7 +64,16 @@ class Speculator:
                 token, answer = self._accept(seq._behind(), None)
                 return [token], answer
             draft, drafter, draft_s = self._draft(left)
+            if drafter is None:
+                return self._plain()
             return self._verify(draft, drafter, draft_s)
+
+    def _plain(self) -> tuple[list[Token], Stop | Force | None]:
+        """One row. What a step costs without a draft is what every draft is weighed against, so it is timed too."""
+        started = time.perf_counter()
+        token, answer = self._accept(self._seq._next_row(), None)
+        self._seq._engine.policy.timed(1, time.perf_counter() - started)
+        return [token], answer
 
     def _draft(self, left: int) -> tuple[Draft, Drafter | None, float]:
         """The best draft by the policy, or an empty one."""
@@ -99,20 +108,20 @@ class Speculator:
                 break
         return Draft(ids, draft.evidence), drafter if ids else None, spent
 
-    def _verify(self, draft: Draft, drafter: Drafter | None, draft_s: float) -> tuple[list[Token], Stop | Force | None]:
+    def _verify(self, draft: Draft, drafter: Drafter, draft_s: float) -> tuple[list[Token], Stop | Force | None]:
         seq = self._seq
         engine, ctx, k = seq._engine, seq._engine.context, len(draft.ids)
         before = seq._state.n
         batch = [seq._tokens[-1], *draft.ids]
         started = time.perf_counter()
-        seq._decode(batch, all_outputs=k > 0, observe=False)
+        seq._decode(batch, all_outputs=True, observe=False)
         tokens: list[Token] = []
         answer: Stop | Force | None = None
         rows = 0  # rows that stay
         try:
             while True:
                 guess = draft.ids[rows] if rows < k else None
-                token, answer = self._accept(ctx.row(rows if k else -1), drafter.name if drafter else None, guess)
+                token, answer = self._accept(ctx.row(rows), drafter.name, guess)
                 tokens.append(token)
                 rows += 1
                 if token.id != guess or answer is not None or token.id in engine.vocab.eog:
@@ -120,15 +129,14 @@ class Speculator:
         finally:
             # Also when steering raised: its token was appended before, and waits like any other.
             rows = max(1, len(seq._tokens) - 1 - before)
-            seq._keep_rows(before + rows, rows - 1 if k else -1)
+            seq._keep_rows(before + rows, rows - 1)
             seq._observe(batch, before, rows)
             spent = time.perf_counter() - started  # with choosing, rolling back and what drafters do to keep up
-            engine.policy.timed(k + 1, spent, drafter.name if drafter else None, k, draft_s)
-            if drafter is not None:
-                accepted = rows - 1 + (rows <= k and bool(tokens) and tokens[-1].id == draft.ids[rows - 1])
-                seq._counters.drafted[drafter.name] = seq._counters.drafted.get(drafter.name, 0) + k
-                seq._counters.accepted[drafter.name] = seq._counters.accepted.get(drafter.name, 0) + accepted
-                engine.policy.learn(drafter.name, draft.evidence, k, accepted)
+            engine.policy.timed(k + 1, spent, drafter.name, k, draft_s)
+            accepted = rows - 1 + (rows <= k and bool(tokens) and tokens[-1].id == draft.ids[rows - 1])
+            seq._counters.drafted[drafter.name] = seq._counters.drafted.get(drafter.name, 0) + k
+            seq._counters.accepted[drafter.name] = seq._counters.accepted.get(drafter.name, 0) + accepted
+            engine.policy.learn(drafter.name, draft.evidence, k, accepted)
         return tokens, answer
 
     def _accept(

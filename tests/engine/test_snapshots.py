@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from agentloop.engine import DiskStore, Engine, RamStore, Sampling, Snapshot
+from agentloop.engine.loading import bounded_batch
 from agentloop.exceptions import SnapshotError
 from tests.engine.exactness import TOLERANCE, Cold
 
@@ -109,6 +110,27 @@ def test_another_model_or_version_is_refused_with_its_reason(
     with pytest.raises(SnapshotError) as caught:
         hybrid.restore(older)
     assert caught.value.reason == "version"
+
+
+def test_a_state_of_another_attention_is_refused_and_its_tokens_can_be_decoded(
+    data: bytes, model_paths: dict[str, Path]
+) -> None:
+    snapshot = Snapshot.from_bytes(data)
+    with Engine.load(model_paths["qwen35"], n_ctx=1024, threads=1, flash_attention=True) as other:
+        with pytest.raises(SnapshotError, match="context") as caught:
+            other.restore(snapshot)
+        assert caught.value.reason == "foreign"
+        again = other.sequence()
+        again.extend(snapshot.tokens)
+        assert snapshot.row is not None
+        assert np.abs(again.logits() - snapshot.row).max() < 3e-3 * np.ptp(snapshot.row)
+
+
+def test_scores_of_attention_are_bounded() -> None:
+    assert bounded_batch(512, heads=4, n_ctx=8192) == 512
+    assert bounded_batch(512, heads=24, n_ctx=32768) == 341
+    assert bounded_batch(512, heads=64, n_ctx=1 << 20) == 64
+    assert bounded_batch(18, heads=64, n_ctx=1 << 20) == 18
 
 
 def test_parts_that_do_not_fit_together_are_refused(hybrid: Engine, data: bytes) -> None:

@@ -18,11 +18,18 @@ __all__ = ["SuffixDrafter", "SuffixFactory"]
 
 GRAM = 3
 PLACES = 6  # how many earlier places of a run are remembered
-LONGEST = 48  # where counting a match ends
+LONGEST = 48  # where counting a match backwards ends
+
+_TRAIL = 8  # a match of this length that ends is taken up again behind the difference,
+_PATIENCE = 4  # if this many tokens bring no new match: an edit replaced as many tokens as it wrote
+_NOTHING = (-1, -1, 0)  # (index of the last token, place, match length) of no search
 
 
 class SuffixDrafter:
-    """Matches the end of the whole conversation, tool results and files included."""
+    """Matches the end of the whole conversation, tool results and files included.
+
+    `_found`: the last search. `_trail`: (last index for which it holds, place minus index) of a long match that ended.
+    """
 
     name = "suffix"
 
@@ -30,10 +37,11 @@ class SuffixDrafter:
         self.depth = depth
         self._index: dict[tuple[int, ...], list[int]] = {}
         self._tokens: list[int] = []  # what was indexed; position i ends the run in _index
-        self._found: tuple[int, int, int] | None = None  # (number of tokens, place, match length) of the last search
+        self._found = _NOTHING
+        self._trail = (-1, 0)
 
     def peek(self, tokens: Sequence[int]) -> int | None:
-        """Evidence: the match length in steps of 3-4, 5-7, 8-15, 16-31, 32 and more."""
+        """Evidence: the match length in steps of 3-4, 5-7, 8-15, 16-31, 32 and more; 0 behind the end of a match."""
         place, length = self._search(tokens)
         return None if place < 0 else evidence_of(length)
 
@@ -58,7 +66,7 @@ class SuffixDrafter:
                 if places and places[-1] == end:
                     places.pop()
             self._tokens.pop()
-        self._found = None
+        self._found, self._trail = _NOTHING, (-1, 0)
 
     def move(self, slot: int | None) -> None:
         """Nothing of it lives in a slot."""
@@ -92,10 +100,26 @@ class SuffixDrafter:
 
     def _search(self, tokens: Sequence[int]) -> tuple[int, int]:
         """(place, match length): the place ends the longest earlier match of the end of `tokens`; -1 if there is none.
-        The last token itself is not indexed yet: it waits."""
+        The last token itself is not indexed yet: it waits. A match that goes on costs one comparison a token."""
         last = len(tokens) - 1
-        if self._found is not None and self._found[0] == last:
-            return self._found[1], self._found[2]
+        at, place, length = self._found
+        if at == last:
+            return place, length
+        if 0 <= at < last and place >= 0:
+            while at < last and tokens[place + 1] == tokens[at + 1]:
+                at, place, length = at + 1, place + 1, length + 1
+            if at < last and length >= _TRAIL:
+                self._trail = (last + _PATIENCE, place - at)
+        if at < last:
+            place, length = (last + self._trail[1], 0) if last <= self._trail[0] else (-1, 0)
+        if length < GRAM:
+            other, longer = self._longest(tokens, last)
+            if longer > length:
+                place, length = other, longer
+        self._found = (last, place, length)
+        return place, length
+
+    def _longest(self, tokens: Sequence[int], last: int) -> tuple[int, int]:
         place, best = -1, 0
         if last >= GRAM:
             for candidate in reversed(self._index.get(tuple(tokens[last - GRAM + 1 :]), ())):
@@ -107,7 +131,6 @@ class SuffixDrafter:
                     place, best = candidate, length
                 if length >= LONGEST:
                     break
-        self._found = (last, place, best)
         return place, best
 
 
@@ -128,4 +151,4 @@ class SuffixFactory:
 
 def evidence_of(length: int) -> int:
     """The step of a match length that shares one acceptance record."""
-    return 1 + (length >= 5) + (length >= 8) + (length >= 16) + (length >= 32)
+    return (length >= GRAM) + (length >= 5) + (length >= 8) + (length >= 16) + (length >= 32)
