@@ -1,6 +1,6 @@
 """Run the benchmarks that the docs quote, keep their raw JSON and plots, and write their tables into the docs.
 
-    python scripts/record_bench.py [state] [decode] [overhead]
+    python scripts/record_bench.py [state] [decode] [overhead] [verify] [verify_08b]
 
 Each run writes benchmarks/results/NAME.json (the benchmark's own object and the machine, versions and model hash) and
 replaces what stands between `<!-- NAME figures -->` and `<!-- end of NAME figures -->` in its page.
@@ -18,12 +18,20 @@ from typing import Any
 
 from agentloop.bench import BENCHES
 from agentloop.bench.plot import bar_chart
+from agentloop.bench.verify import verify
 from agentloop.engine._native import library_version
 from agentloop.models import default_model_path
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
-PAGES = {"state": "live-state.md", "decode": "speculation.md", "overhead": "index.md"}
+PAGES = {
+    "state": "live-state.md",
+    "decode": "speculation.md",
+    "overhead": "index.md",
+    "verify": "speculation.md",
+    "verify_08b": "speculation.md",
+}
+_SHAPE = "qwen3.5-0.8b-shape"
 
 
 def machine() -> dict[str, Any]:
@@ -58,13 +66,30 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def beside(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The verify benchmark's rows with both kinds of attention in one line."""
+    lines: dict[tuple[int, int], dict[str, Any]] = {}
+    for row in rows:
+        line = lines.setdefault((row["depth"], row["rows"]), {"depth": row["depth"], "rows": row["rows"]})
+        kind = "flash" if row["flash_attention"] else "products"
+        line[f"ms, {kind}"] = row["ms"]
+        if kind == "products":
+            line["times one row"] = row["times_one_row"]
+        else:
+            line["flash / products"] = round(row["ms"] / line["ms, products"], 2)
+    return list(lines.values())
+
+
 def record(name: str) -> None:
-    result = BENCHES[name](None)
+    if name == "verify_08b":
+        result = verify(_SHAPE, depths=(256, 2048))
+    else:
+        result = BENCHES[name](None)
     RESULTS.mkdir(parents=True, exist_ok=True)
     body = {**result, "machine": machine()}
     (RESULTS / f"{name}.json").write_text(json.dumps(body, indent=1) + "\n", encoding="utf-8")
     rows = result.get("rows") or [{k: v for k, v in result.items() if k != "bench"}]
-    text = [table(rows), ""]
+    text = [table(beside(rows) if result["bench"] == "verify" else rows), ""]
     if name == "decode":
         groups: dict[str, dict[str, float]] = {}
         for row in rows:
@@ -74,7 +99,7 @@ def record(name: str) -> None:
         text += ["![Decode speed by task and drafter, against plain decoding](decode.svg)", ""]
     m = body["machine"]
     text.append(
-        f"`agentloop bench {name} --json` on {m['cores']} cores of {m['cpu']}, "
+        f"`agentloop bench {result['bench']}{f' --model {_SHAPE}' if name == 'verify_08b' else ''} --json` on {m['cores']} cores of {m['cpu']}, "
         f"llama-cpp-python {m['llama_cpp_python']} ([raw numbers](../benchmarks/results/{name}.json))."
     )
     page = ROOT / "docs" / PAGES[name]
