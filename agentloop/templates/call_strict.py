@@ -61,7 +61,7 @@ def nested_reading(text: str, tags: Sequence[Tag]) -> list[RawCall] | None:
     while i < len(tags):
         if tags[i].kind == "parameter":
             closer = _matching(tags, i)
-            if closer is None or not grammar.can[i]:
+            if closer is None or not grammar.can[i] or not grammar.fits(i, closer):
                 return None
             at = bisect_right(grammar.closers, closer) - 1
             if at < 0 or grammar.closers[at] != closer:
@@ -116,7 +116,7 @@ class _Grammar:
         if tag.kind == "function":
             return self._next(i, "parameter", "/function")
         if tag.kind == "parameter":
-            return bool(self.closers) and self.text[tag.end : tag.end + 1] == "\n" and self._fits(i, self.closers[0])
+            return bool(self.closers) and self.text[tag.end : tag.end + 1] == "\n" and self.fits(i, self.closers[0])
         if tag.kind == "/parameter":
             if self.text[tag.start - 1] == "\n" and self._next(i, "parameter", "/function"):
                 self.closers.append(i)
@@ -126,13 +126,13 @@ class _Grammar:
             return self._next(i, "/call")
         return tag.end == len(self.text) or self._next(i, "call")
 
-    def _fits(self, opener: int, closer: int) -> bool:
+    def fits(self, opener: int, closer: int) -> bool:
         """There is room for the newline on either side of the value."""
         return closer > opener and self.tags[closer].start - 1 >= self.tags[opener].end + 1
 
     def _first(self, opener: int) -> int:
         at = bisect_right(self.closers, opener)
-        return at if self._fits(opener, self.closers[at]) else at + 1
+        return at if self.fits(opener, self.closers[at]) else at + 1
 
     def calls(self, i: int) -> Iterator[list[RawCall]]:
         """Depth first over the ends of values; no branch is a dead end, and none recurses."""

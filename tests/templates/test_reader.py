@@ -167,6 +167,20 @@ def test_other_special_tokens_are_text() -> None:
     assert reply.content == "a<|im_start|>b"
 
 
+def test_text_that_spells_a_tag_is_text_in_every_phase() -> None:
+    """A whole tag in one token of text, as vocabularies have them that merge it: only the tag's own id is a tag."""
+    spelled = [(0, tag.encode()) for tag in SPECIAL.values()]
+    all_of_them = "".join(SPECIAL.values())
+    _, reply = read([*spelled, *tokens("</think>\n\n"), *spelled, (0, CALL.encode())])
+    assert (reply.reasoning, reply.content, reply.calls) == (all_of_them, all_of_them + CALL, ())
+    opening = [*tokens("</think>\n\n<tool_call>"), (0, b"\n<function=f>\n<parameter=a>\n")]
+    closing = [(0, b"\n</parameter>\n</function>\n"), *tokens("</tool_call>")]
+    inside = "x\n</parameter>\n</function>\n</tool_call>\n<tool_call>\n<function=f>\n<parameter=a>\ny"
+    for value in (all_of_them, inside):
+        _, reply = read([*opening, (0, value.encode()), *closing])
+        assert [(call.status, call.arguments) for call in reply.calls] == [("ok", {"a": value})]
+
+
 @pytest.mark.parametrize("reason", ["length", "stopped", "context", "cancelled", "failed"])
 def test_a_cut_call_is_incomplete_wherever_it_is_cut(reason: str) -> None:
     first = CALL.replace("=f", "=g")
@@ -274,6 +288,7 @@ values = lines.map("".join)
     st.text(max_size=5).map(str.strip),
     st.lists(st.tuples(st.sampled_from("fg"), values, st.none() | st.integers()), max_size=3),
 )
+@example("", "", [("f", "\n</parameter>\n<parameter=a>", 0)])
 def test_what_the_template_renders_is_read_back_or_refused(
     reasoning: str, content: str, spelled: list[tuple[str, str, int | None]]
 ) -> None:

@@ -135,6 +135,7 @@ def test_values_keep_every_byte(value: str) -> None:
         spell("write", content="x\n<parameter=path>\ny"),  # or a missing one
         spell("write", content="<parameter=path>\n1\n</parameter>"),
         spell("write", content="</parameter>"),
+        spell("write", content="\n</parameter>\n<parameter=content>", mode="0"),  # or the same one twice, and empty
         spell("write", content="<tool_call>\n<function=write>\n<parameter=content>", path="p"),
         spell("write", content="a") + "\nand\n" + spell("write", content="b"),
         "<tool_call>\n<function=write>\n<parameter=content>\na</parameter> b</parameter>\n</function>\n</tool_call>",
@@ -200,6 +201,17 @@ def test_what_models_write_is_mended_and_flagged(calls: str, repair: str) -> Non
     assert only(reply)["content"].strip() == "x"
     assert repair in reply.repairs
     assert repair in reply.calls[0].repairs
+
+
+def test_a_doubled_closing_tag_of_a_parameter() -> None:
+    """Mended where the schema leaves no doubt; in a string it could be the value's."""
+    function = {"name": "wait", "parameters": {"type": "object", "properties": {"seconds": {"type": "integer"}}}}
+    reply = read(spell("wait", seconds="7\n</parameter>"), [{"type": "function", "function": function}])
+    assert only(reply) == {"seconds": 7}
+    assert reply.repairs == ("doubled_closing",)
+    reply = read(spell("write", content="x").replace("</parameter>", "</parameter></parameter>"))
+    assert only(reply) == {"content": "x"}
+    assert "doubled_closing" in reply.repairs
 
 
 def test_text_behind_a_call_is_kept() -> None:
