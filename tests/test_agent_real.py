@@ -86,6 +86,7 @@ def test_a_cancel_leaves_a_conversation_that_goes_on(engine: Engine, agent: Agen
     check(engine, conversation)
 
 
+@pytest.mark.filterwarnings("ignore:effort='xhigh'")
 @pytest.mark.parametrize("budget", [0, 1, 2, 6, 20])
 def test_a_budget_holds_and_an_answer_follows(engine: Engine, budget: int) -> None:
     thinking = Thinking(effort="xhigh", budget=budget)
@@ -207,6 +208,7 @@ def test_the_best_of_several_answers_decodes_the_prompt_once(engine: Engine, age
         check(engine, result.conversation)
 
 
+@pytest.mark.filterwarnings("ignore:effort='xhigh'")
 @pytest.mark.parametrize("drafters", ["none", ("suffix", "mtp")])
 def test_budgets_hold_with_and_without_drafts(drafters: str | tuple[str, ...]) -> None:
     """Budgets of nothing, of one and two tokens, hit exactly, and larger than the thought."""

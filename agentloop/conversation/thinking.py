@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any, Literal
 
 __all__ = ["Effort", "Thinking"]
 
 Effort = Literal["low", "medium", "xhigh"]
+
+_AT_LENGTH = 256
+"""Tokens; "xhigh" asks for validated assumptions and considered alternatives, which take more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +21,9 @@ class Thinking:
     `budget` is enforced: at most so many reasoning tokens a turn, then `close` (None: the template's own words) and the
     end of reasoning are put in, and the model goes on with its answer or call. `enabled=False` starts every reply
     behind an empty reasoning.
+
+    Words and budget must not contradict each other: `close` without a budget is a ValueError, and a budget that cuts
+    short what `effort="xhigh"` asks for gives a warning.
     """
 
     effort: Effort | None = "low"
@@ -29,6 +36,14 @@ class Thinking:
             raise ValueError(f"effort must be 'low', 'medium', 'xhigh' or None, not {self.effort!r}")
         if self.budget is not None and self.budget < 0:
             raise ValueError(f"budget must be None or a number of tokens >= 0, not {self.budget!r}")
+        if self.close is not None and self.budget is None:
+            raise ValueError("close is put in when a budget is used up; give budget=... too, or leave close out")
+        if self.enabled and self.effort == "xhigh" and self.budget is not None and self.budget < _AT_LENGTH:
+            warnings.warn(
+                f"effort='xhigh' asks the model to think at length, and budget={self.budget} cuts it short; "
+                f"use effort='low', or a budget of {_AT_LENGTH} or more",
+                stacklevel=3,
+            )
 
     @classmethod
     def of(cls, value: Thinking | str | bool | None) -> Thinking:
