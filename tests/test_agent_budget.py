@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -10,9 +11,13 @@ from hypothesis import strategies as st
 
 from agentloop.agent import Agent
 from agentloop.conversation import Conversation, Thinking
+from agentloop.conversation.steering import ReplySteering, budget_for
+from agentloop.engine.bytevocab import ByteVocab
+from agentloop.engine.seam import Token
 from agentloop.events import BudgetForced, Event
 from agentloop.exceptions import UnexpectedModelBehavior
 from agentloop.limits import UsageLimits
+from agentloop.templates import Qwen38
 from agentloop.testing import ScriptedEngine, ScriptedReply, call, say, think
 from tests.agent_tools import add, check_whole, results
 from tests.padded_vocab import PAD, PaddedVocab
@@ -93,6 +98,36 @@ def test_a_loop_of_tokens_without_bytes_inside_a_character_is_closed_too() -> No
     assert reply.usage.reasoning < 200
     assert reply.content == "Yes."
     assert closings(conversation) == [1]
+
+
+def test_a_second_end_of_reasoning_cannot_follow_a_forced_one() -> None:
+    engine = ScriptedEngine([think("x" * 50) + "</think>" + "Yes.</think>"])
+    conversation = Conversation(engine, thinking=Thinking(budget=10))
+    conversation.user("Go.")
+    assert conversation.reply().content == "Yes."
+    assert closings(conversation) == [1]
+
+
+def test_a_second_end_of_reasoning_is_kept_in_the_tokens_and_no_text() -> None:
+    engine = ScriptedEngine([think("Hm.") + say("Yes,</think> indeed.")])
+    conversation = Conversation(engine)
+    conversation.user("Go.")
+    reply = conversation.reply()
+    assert reply.content == "Yes, indeed."
+    assert reply.reply.repairs == ("second_think_close",)
+    assert closings(conversation) == [2]
+
+
+@pytest.mark.parametrize("gap", [math.log(9), math.log(11), None])
+def test_an_end_that_the_model_holds_for_likely_closes_in_the_zone(gap: float | None) -> None:
+    vocab, thinking = ByteVocab(), Thinking(budget=64)
+    steering = ReplySteering(
+        vocab, Qwen38(), [], thinking, emit=lambda _: None, budget=budget_for(thinking, vocab), room=1000
+    )
+    answers = [steering.accept(Token(ord("q"), watched_gap=gap)) for _ in range(60)]
+    assert any(answers) == (gap == math.log(9))
+    if any(answers):
+        assert steering.watched is None  # it was asked for, and the reasoning is closed
 
 
 @pytest.mark.parametrize("after", [[say("Short.")], [say("again " * 500)] * 9])

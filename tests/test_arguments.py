@@ -135,6 +135,12 @@ def test_text_that_no_allowed_type_can_hold(name: str, text: str, said: str) -> 
     assert (caught.value.path, caught.value.rule, caught.value.value) == (name, "type", text)
 
 
+def test_a_number_out_of_range_is_refused_at_any_depth() -> None:
+    for text in ("[1e999]", "[[-1e999]]", '[{"a": 1e400}]'):
+        with pytest.raises(ArgumentsError, match="out of range"):
+            one("one", text)
+
+
 @pytest.mark.parametrize(
     ("arguments", "path", "rule", "said"),
     [

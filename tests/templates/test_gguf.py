@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,26 @@ def test_a_hostile_template_ends_with_a_typed_error(name: str) -> None:
     with pytest.raises(TemplateRenderError, match="chat template"):
         template.render(USER)
     template.close()
+
+
+def test_each_bound_holds_alone() -> None:
+    box = JinjaSandbox("{{ 'a' * n }}", most=1000)
+    assert box.render({"n": 1000}) == "a" * 1000
+    with pytest.raises(TemplateRenderError, match="writes too much"):
+        box.render({"n": 1001})
+    box.close()
+    if sys.platform == "linux":  # elsewhere the system may not know this bound
+        box = JinjaSandbox("{{ ('a' * n) | length }}", memory=1 << 28)
+        assert box.render({"n": 1000}) == "1000"
+        with pytest.raises(TemplateRenderError, match="memory"):
+            box.render({"n": 300_000_000})
+        box.close()
+
+
+def test_ids_and_names_of_results_reach_the_template() -> None:
+    template = JinjaTemplate("{% for m in messages %}{{ m.tool_call_id }}:{{ m.name }}={{ m.content }};{% endfor %}")
+    result = {"role": "tool", "tool_call_id": "call_7", "name": "f", "content": "1"}
+    assert template.render([*USER, result, {"role": "tool", "content": "2"}]) == ":=Hello;call_7:f=1;:=2;"
 
 
 def test_after_a_failure_the_next_render_works() -> None:
