@@ -81,10 +81,8 @@ def beside(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def record(name: str) -> None:
-    if name == "verify_08b":
-        result = verify(_SHAPE, depths=(256, 2048))
-    else:
-        result = BENCHES[name](None)
+    large = name == "verify_08b"
+    result = verify(_SHAPE, depths=(256, 2048)) if large else BENCHES[name](None)
     RESULTS.mkdir(parents=True, exist_ok=True)
     body = {**result, "machine": machine()}
     (RESULTS / f"{name}.json").write_text(json.dumps(body, indent=1) + "\n", encoding="utf-8")
@@ -99,7 +97,8 @@ def record(name: str) -> None:
         text += ["![Decode speed by task and drafter, against plain decoding](decode.svg)", ""]
     m = body["machine"]
     text.append(
-        f"`agentloop bench {result['bench']}{f' --model {_SHAPE}' if name == 'verify_08b' else ''} --json` on {m['cores']} cores of {m['cpu']}, "
+        f"`agentloop bench {result['bench']}{f' --model {_SHAPE}' if large else ''} --json` "
+        f"on {m['cores']} cores of {m['cpu']}, "
         f"llama-cpp-python {m['llama_cpp_python']} ([raw numbers](../benchmarks/results/{name}.json))."
     )
     page = ROOT / "docs" / PAGES[name]
