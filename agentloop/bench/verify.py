@@ -22,21 +22,21 @@ _SHAPES = {"qwen3.5-0.8b-shape": QWEN35_08B}
 def verify(
     model: str | None = None,
     *,
-    depths: Sequence[int] = (256, 1024, 4096),
+    depths: Sequence[int] | None = None,
     widths: Sequence[int] = (1, 2, 3, 5, 9, 17),
     threads: int | None = None,
 ) -> dict[str, Any]:
     """Medians of one decode of `rows` rows behind `depth` tokens. `model`: a GGUF file, None for the embedded model, or
-    "qwen3.5-0.8b-shape" for random weights of that size (1.5 GB, written to a temporary folder).
+    "qwen3.5-0.8b-shape" for random weights of that size (1.5 GB, written to a temporary folder). `depths`: None takes 256, 1,024 and 4,096, for the large shape 256 and 2,048.
 
     Returns {"bench": "verify", "rows": [{"flash_attention", "depth", "rows", "ms", "times_one_row", "prefill_tok_s"}]};
     the prefill is the one from the depth before to this one.
     """
     if model not in _SHAPES:
-        return _measure(model, depths, widths, threads)
+        return _measure(model, depths or (256, 1024, 4096), widths, threads)
     with tempfile.TemporaryDirectory() as folder:
         path = write_random_model(Path(folder) / f"{model}.gguf", _SHAPES[model])
-        return _measure(str(path), depths, widths, threads)
+        return _measure(str(path), depths or (256, 2048), widths, threads)
 
 
 def _measure(model: str | None, depths: Sequence[int], widths: Sequence[int], threads: int | None) -> dict[str, Any]:
