@@ -27,7 +27,7 @@ def verify(
     threads: int | None = None,
 ) -> dict[str, Any]:
     """Medians of one decode of `rows` rows behind `depth` tokens. `model`: a GGUF file, None for the embedded model, or
-    "qwen3.5-0.8b-shape" for random weights of that size (1.5 GB, written to a temporary folder). `depths`: None takes 256,
+    "qwen3.5-0.8b-shape" for random weights of that size (1.5 GB in a temporary folder). `depths`: None takes 256,
     1,024 and 4,096, for the large shape 256 and 2,048.
 
     Returns {"bench": "verify", "rows": [{"flash_attention", "depth", "rows", "ms", "times_one_row", "prefill_tok_s"}]};
