@@ -7,9 +7,11 @@ from typing import Any
 
 import anyio
 
+from agentloop.agent import Agent, RunResult
 from agentloop.conversation import Conversation
 from agentloop.engine.scripted import ScriptedSequence
 from agentloop.events import Event
+from agentloop.testing import ScriptedEngine
 from agentloop.tools import Tool, tool
 
 
@@ -55,3 +57,20 @@ def check_whole(conversation: Conversation) -> None:
     sequence = conversation.sequence
     assert isinstance(sequence, ScriptedSequence)
     assert sequence.decoded in (sequence.tokens, sequence.tokens[:-1])
+
+
+def run(agent: Agent[Any], prompt: str | None = "Go.", **options: Any) -> RunResult[Any]:
+    """A run after which the state is whole and the conversation's bytes are those of its messages."""
+    result = agent.run_sync(prompt, **options)
+    check_whole(result.conversation)
+    assert result.conversation.first_difference() is None
+    return result
+
+
+def with_replies(conversation: Conversation, *replies: Any) -> Conversation:
+    """The conversation with other replies to come."""
+    engine = conversation.engine
+    assert isinstance(engine, ScriptedEngine)
+    engine._queue.clear()
+    engine.add(*replies)
+    return conversation
