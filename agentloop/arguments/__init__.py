@@ -21,11 +21,11 @@ from referencing.exceptions import Unresolvable
 
 from agentloop.arguments._messages import explain, relevance, unknown_tool
 from agentloop.arguments._reader import Reader
-from agentloop.arguments._text import encode_value
+from agentloop.arguments._text import encode_value, well_formed
 from agentloop.calls import Call
 from agentloop.exceptions import ArgumentsError
 
-__all__ = ["check_call", "decode_arguments", "encode_value", "validate_arguments"]
+__all__ = ["check_call", "decode_arguments", "encode_value", "validate_arguments", "well_formed"]
 
 
 def decode_arguments(raw: Mapping[str, str], schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -62,11 +62,13 @@ def check_call(call: Call, tools: Sequence[Mapping[str, Any]]) -> Call:
     """The same call with typed arguments, or with the status and the error that say why it must not run.
 
     `tools` are tool schemas (`{"type": "function", "function": {...}}`, or the inner object alone). A call whose status
-    is not `ok` comes back as it is. Values that are no text (a call written as JSON) are taken as they are. Raises
-    `ToolDefinitionError` if the tool's own schema is broken.
+    is not `ok` comes back as it is. Values that are no text (a call written as JSON) are taken as they are; half a
+    character that JSON spelled (a lone surrogate) becomes `?`. Raises `ToolDefinitionError` if the tool's own schema is
+    broken.
     """
     if call.status != "ok":
         return call
+    call = replace(call, arguments=well_formed(call.arguments))
     functions = {str(f.get("name")): f for f in (tool.get("function", tool) for tool in tools)}
     function = functions.get(call.name)
     if function is None:
@@ -76,6 +78,7 @@ def check_call(call: Call, tools: Sequence[Mapping[str, Any]]) -> Call:
         reader = Reader(schema, call.name)
         typed = "json_style" in call.repairs
         arguments = {name: reader.decode(name, value, typed=typed) for name, value in call.arguments.items()}
+        arguments = well_formed(arguments)  # text that was read as JSON may have spelled more of them
         validate_arguments(arguments, schema)
     except ArgumentsError as exc:
         return replace(call, status="invalid_arguments", error=f"invalid arguments for {call.name}: {exc}")

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-__all__ = ["ALL_TYPES", "encode_value", "loads", "meet", "readings", "type_of"]
+__all__ = ["ALL_TYPES", "encode_value", "loads", "meet", "readings", "type_of", "well_formed"]
 
 ALL_TYPES = frozenset({"string", "integer", "number", "boolean", "null", "object", "array"})
 _NUMBER = re.compile(r"[+-]?(?:(?:0|[1-9]\d*)(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
@@ -24,6 +24,25 @@ class _TwoValues(ValueError):
 def encode_value(value: Any) -> str:
     """The text that a template writes for a JSON value: a `str` as it is, anything else as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def well_formed(value: Any) -> Any:
+    """An equal value with `?` for every lone surrogate in its strings, at any depth: JSON can spell one, and no token
+    can. What is nested too deeply to be looked through comes back as it is."""
+    try:
+        return _well_formed(value)
+    except RecursionError:
+        return value
+
+
+def _well_formed(value: Any) -> Any:
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
+    if isinstance(value, dict):
+        return {_well_formed(key): _well_formed(item) for key, item in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(map(_well_formed, value))
+    return value
 
 
 def readings(text: str, types: Iterable[str]) -> Iterator[Any]:

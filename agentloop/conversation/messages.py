@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ..arguments import well_formed
 from ..exceptions import ConversationError
 from ..templates.messages import normalise
 from .history import from_openai
@@ -16,14 +17,15 @@ Message = Mapping[str, Any]
 
 
 class MessageLog:
-    """Messages in OpenAI form, in order. The first `_closed` of them are spelled by tokens already; the rest wait."""
+    """Messages in OpenAI form, in order. The first `_closed` of them are spelled by tokens already; the rest wait. In
+    what is appended a lone surrogate, which no token can spell, becomes `?`."""
 
     def __init__(self, instructions: str | None, tools: Iterable[Message], messages: Iterable[Message]) -> None:
-        self.tools: list[dict[str, Any]] = [dict(tool) for tool in tools]
+        self.tools: list[dict[str, Any]] = [well_formed(dict(tool)) for tool in tools]
         self._messages: list[dict[str, Any]] = []
         self._closed = 0
         if instructions:
-            self._messages.append({"role": "system", "content": instructions})
+            self._messages.append({"role": "system", "content": well_formed(instructions)})
         given = list(messages)
         self.append(*(from_openai(given) if any(m.get("role") == "user" for m in given) else given))
 
@@ -50,7 +52,7 @@ class MessageLog:
     def append(self, *messages: Message) -> None:
         """Append messages; they are decoded with the next reply. Raises ConversationError for a message that does not
         fit its place, InvalidMessage for one that no template can read; then none is appended."""
-        new = [dict(message) for message in messages]
+        new = [well_formed(dict(message)) for message in messages]
         for i, message in enumerate(new):
             role = message.get("role")
             if role not in ("system", "user", "assistant", "tool"):

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
+from agentloop.arguments import well_formed
 from agentloop.exceptions import ToolFailed
 
 __all__ = ["CappedText", "ResultCap", "result_text"]
@@ -27,8 +28,9 @@ def result_text(value: Any) -> str:
     `str` as it is, `None` as `ok`, anything else (pydantic models, dataclasses, enums, dates, containers) as JSON.
     Raises `ToolFailed` for bytes, at any depth, and for values that JSON cannot hold.
     """
+    value = well_formed(value)  # a lone surrogate has no token
     if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode("utf-8")  # a lone surrogate has no token
+        return value
     if value is None:
         return "ok"
     if (place := _find_bytes(value, "")) is not None:
