@@ -19,9 +19,10 @@ ALLOWED["conversation"] = LEAVES | {"engine", "templates", "tools"}
 ALLOWED["agent"] = ALLOWED["conversation"] | {"conversation"}
 ALLOWED["bench"] = ALLOWED["testing"] = ALLOWED["agent"]
 ALLOWED["demo"] = LEAVES | {"tools"}
+ALLOWED["trace"] = LEAVES | {"conversation"}
 ALLOWED["cli"] = frozenset(ALLOWED) | {"__init__"}
 ALLOWED["__main__"] = frozenset({"cli"})
-ALLOWED["__init__"] = frozenset(ALLOWED) - {"__main__", "bench", "cli", "demo"}
+ALLOWED["__init__"] = frozenset(ALLOWED) - {"__main__", "bench", "cli", "demo", "trace"}
 
 SOURCES = sorted(p for p in ROOT.rglob("*.py") if "sample" not in p.relative_to(ROOT).parts)
 

@@ -53,6 +53,12 @@ def build_parser() -> argparse.ArgumentParser:
     )
     look.add_argument("--json", action="store_true", help="print one JSON object")
 
+    trace = commands.add_parser("trace", help="write one HTML page of a saved conversation: what ran when, and its text")
+    trace.add_argument("saved", type=_words, metavar="FILE", help="what `save` or `save_to` wrote")
+    trace.add_argument(
+        "-o", "--out", type=_words, metavar="OUT", help="the page to write (default: FILE with .html at its end)"
+    )
+
     curve = commands.add_parser("calibrate", help="what verifying a draft costs here, by its length")
     curve.add_argument("model", nargs="?", metavar="MODEL", help="a GGUF file (default: the embedded model)")
     curve.add_argument("--rows", type=_positive, default=17, metavar="N", help="the longest batch (default: 17)")
@@ -145,6 +151,10 @@ def _dispatch(options: argparse.Namespace) -> int:
         from .inspect import inspect_model
 
         return inspect_model(options.model, json=options.json)
+    if options.command == "trace":
+        from .trace import trace
+
+        return trace(options.saved, out=options.out)
     if options.command == "calibrate":
         from .calibrate import calibrate
 

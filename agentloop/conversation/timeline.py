@@ -104,6 +104,7 @@ class TurnRecorder:
         self._draft_s: float = getattr(sequence, "drafting_s", 0.0)
         self._steps: list[list[Any]] = []
         self._joined = False  # the last step may be joined
+        self._phase: str | None = None
 
     def prefilled(self) -> None:
         """The prompt is decoded; what comes now is the reply."""
@@ -113,10 +114,13 @@ class TurnRecorder:
         self._stats = self._sequence.stats
 
     def saw(self, token: Token, phase: str) -> None:
-        """`token` was made, and the reply is in `phase` behind it."""
+        """`token` was made, and the reply is in `phase` behind its step."""
         length = len(self._sequence)
         if length == self._seen:
             return
+        before, self._phase = self._phase, phase
+        if before == "call" or (before == "reasoning" and phase == "content"):
+            phase = before  # what ends a call or the reasoning belongs to it
         count, self._seen = length - self._seen, length
         began, self._last = self._last, time.perf_counter()
         draft_s: float = getattr(self._sequence, "drafting_s", 0.0)
