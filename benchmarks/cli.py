@@ -75,6 +75,6 @@ def _run(name: str, options: Options, as_json: bool) -> None:
     if "summary" in result:
         print()
         print(table(result["summary"], [key for key in result["summary"][0] if key != "generated"]))
-    for line in report.notes:
+    for line in dict.fromkeys(report.notes):
         print(line)
     sys.stdout.flush()

@@ -37,7 +37,7 @@ class Worker:
 
         llama_cpp.llama_cpp.llama_model_default_params = parameters
 
-        class Counted(llama_cpp.Llama):  # type: ignore[misc]
+        class Counted(llama_cpp.Llama):
             calls: list[int]
 
             def eval(self, tokens: Sequence[int]) -> None:
@@ -45,7 +45,9 @@ class Worker:
                 super().eval(tokens)
 
         Counted.calls = []
-        self.llama = Counted(model_path=model, n_ctx=n_ctx, n_batch=512, n_threads=1, n_threads_batch=1, verbose=False)
+        self.llama: Any = Counted(
+            model_path=model, n_ctx=n_ctx, n_batch=512, n_threads=1, n_threads_batch=1, verbose=False
+        )
 
     def chat(self, request: dict[str, Any]) -> dict[str, Any]:
         self.llama.calls.clear()

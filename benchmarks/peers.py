@@ -54,7 +54,8 @@ class HttpSession(_Messages):
         self, engine: str, client: Client, counter: Counter, base: str, *, server: Server | None, folder: Path
     ) -> None:
         super().__init__(counter)
-        self.engine, self.client = engine, client
+        self.engine = engine
+        self.client: str = client
         self.base, self.server, self.folder = base, server, folder
         self.model = "default" if server is not None else _served_model(base)
 
@@ -134,7 +135,8 @@ class LlamaCpp:
         return answer
 
     def close(self) -> None:
-        assert self._process.stdin is not None and self._process.stdout is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
         self._process.stdin.close()
         try:
             self._process.wait(20)
@@ -152,7 +154,7 @@ class LlamaCppSession(_Messages):
 
     def __init__(self, model: str | None, client: Client, counter: Counter, *, n_ctx: int, folder: Path) -> None:
         super().__init__(counter)
-        self.client = client
+        self.client: str = client
         self.model, self.n_ctx, self.folder = model, n_ctx, folder
         self.worker = LlamaCpp(model, n_ctx)
         self._calls = 0

@@ -73,7 +73,7 @@ class Report:
             "models": self.models,
             "began": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.began)),
             "seconds": round(time.time() - self.began, 1),
-            "notes": self.notes,
+            "notes": list(dict.fromkeys(self.notes)),
             "columns": list(self.columns),
             **self.extra,
             "rows": self.rows,

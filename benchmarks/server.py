@@ -50,7 +50,7 @@ class Server:
         self.address = ""
         self.own_libraries = False
         self._process: subprocess.Popen[bytes] | None = None
-        self._log = tempfile.TemporaryFile()
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115
 
     def start(self) -> None:
         """Start it, on agentloop's own libraries where they fit, and wait until it answers."""

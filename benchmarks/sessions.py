@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from agentloop import CancelToken, Conversation, Engine, Sampling, Thinking
+from agentloop import CancelToken, Conversation, Engine, Thinking
+from agentloop.engine import Sequence as TokenSequence
 from agentloop.engine.seam import VocabLike
 from agentloop.exceptions import DecodeCancelled
 from agentloop.templates import Template, for_model
@@ -111,13 +112,14 @@ class AgentloopSession:
 
     def _ask(self, conversation: Conversation, step: Step) -> Turn:
         sequence = conversation.sequence
+        assert isinstance(sequence, TokenSequence)
         ids = [call["id"] for call in conversation.open_calls]
         messages = self.counter.results(step, ids)
         for message in messages:
             if message.get("tool_call_id") == "none":
                 del message["tool_call_id"]
         before = sequence.stats
-        waiting = len(sequence) - sequence.n_decoded  # type: ignore[attr-defined]
+        waiting = len(sequence) - sequence.n_decoded
         cancel, pieces, first = CancelToken(), 0, 0.0
         started = time.perf_counter()
 
@@ -139,7 +141,7 @@ class AgentloopSession:
         wall = time.perf_counter() - started
         spent = sequence.stats - before
         # Every token of the reply but the first takes a row of its own; the rest is the prompt.
-        rows = spent.generated - 1 + (finish == "cancelled" and sequence.n_decoded == len(sequence))  # type: ignore[attr-defined]
+        rows = spent.generated - 1 + (finish == "cancelled" and sequence.n_decoded == len(sequence))
         return Turn(new, spent.evaluated - rows, spent.generated, first or wall, wall, finish)
 
     def restart(self) -> None:

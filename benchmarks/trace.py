@@ -55,9 +55,7 @@ TOOLS: list[dict[str, Any]] = [
 ]
 """What the embedded model knows how to call."""
 
-_WORDS = (
-    "amber bridge candle copper falcon forest garden lantern maple mirror silver port host level limit mode".split()
-)
+_WORDS = ("amber", "bridge", "copper", "falcon", "forest", "garden", "silver", "port", "host", "level", "limit", "mode")
 
 
 def text_of(vocab: VocabLike, tokens: int, seed: int = 0) -> str:
