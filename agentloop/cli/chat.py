@@ -1,119 +1,196 @@
-"""`agentloop chat [MODEL]`: talk to a model. Ctrl-C stops a reply, not the program."""
+"""`agentloop chat [MODEL]`: talk to a model. Ctrl-C stops a reply, not the program; the conversation goes on."""
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import sys
-from functools import partial
+from pathlib import Path
 
-import anyio
 from rich.console import Console
 
 from ..agent import Agent
 from ..conversation import Conversation
-from ..exceptions import AgentLoopError, RunCancelled
-from .session import ask_person, existing_folder, follow, load_engine, make_agent, tools_for
-from .transcript import Transcript, make_console
+from ..engine import CancelToken
+from ..engine.seam import EngineLike
+from ..exceptions import AgentLoopError, ConversationError, DecodeCancelled, RunCancelled
+from ..limits import Usage
+from .asking import Person
+from .commands import complete, run_command
+from .lines import Lines, history_path
+from .session import (
+    existing_folder,
+    load_engine,
+    make_agent,
+    run_with_person,
+    stop_on_interrupt,
+    tools_for,
+)
+from .transcript import ReadingBar, Transcript, count, make_console, visible
 
-__all__ = ["chat"]
+__all__ = ["Chat", "chat"]
 
-HELP = "Write a message. /new starts over, /usage tells what it cost, /quit or Ctrl-D leaves. Ctrl-C stops a reply."
+SEQUENCES = 4
+"""Branches that live in the context at once; more are parked and come back without a decode."""
+
+MAIN = "main"
 
 
 def chat(options: argparse.Namespace) -> int:
     """Read messages until the end of input or /quit; 0 then."""
+    if options.model and options.model_option:
+        raise ValueError("the model is given twice; use either MODEL or --model")
+    model = options.model or options.model_option
     folder = None if options.workspace is None else str(existing_folder(options.workspace))
     console = make_console()
-    with load_engine(options.model, n_ctx=options.n_ctx, threads=options.threads) as engine:
+    with (
+        Lines(complete, history_path()) as lines,
+        load_engine(model, n_ctx=options.n_ctx, threads=options.threads, sequences=SEQUENCES) as engine,
+    ):
+        person = Person(console, lines.ask)
         agent = make_agent(
             engine,
-            tools_for(options.model, folder, commands=sys.stdin.isatty()),
+            tools_for(model, folder, commands=lines.typed, ask=options.ask),
             effort=options.effort,
             system=options.system,
             max_turns=options.max_turns,
             max_tokens=options.max_tokens,
-            approve=ask_person(console),
+            approve=person.approve,
         )
-        console.print(f"{engine.name}, {engine.n_ctx:,} tokens of context. {HELP}", style="dim")
-        Chat(agent, console).loop()
+        talk = Chat(agent, engine, console, person)
+        console.print(f"{engine.name}, {engine.n_ctx:,} tokens of context. /help lists the commands.", style="dim")
+        if options.resume is not None:
+            talk.load(options.resume)
+        talk.loop(lines)
     return 0
 
 
 class Chat:
-    """The loop over lines of input, and the conversation that they continue."""
+    """The conversations of one session, by name; `name` is the one that messages go to."""
 
-    def __init__(self, agent: Agent[None], console: Console) -> None:
+    def __init__(self, agent: Agent[None], engine: EngineLike, console: Console, person: Person) -> None:
         self.agent = agent
+        self.engine = engine
         self.console = console
-        self.conversation: Conversation | None = None
+        self.person = person
+        self.branches: dict[str, Conversation | None] = {MAIN: None}
+        self.name = MAIN
+        self.path: Path | None = None
 
-    def loop(self) -> None:
+    @property
+    def conversation(self) -> Conversation | None:
+        """The one that messages go to; None before its first message."""
+        return self.branches[self.name]
+
+    @conversation.setter
+    def conversation(self, conversation: Conversation | None) -> None:
+        self.branches[self.name] = conversation
+
+    def begun(self) -> Conversation:
+        """The conversation. Raises ConversationError before its first message."""
+        if self.conversation is None:
+            raise ConversationError("nothing was said yet")
+        return self.conversation
+
+    def loop(self, lines: Lines) -> None:
         """Answer line after line; returns at the end of input or on /quit."""
-        while (line := self.read()) is not None:
-            text = line.strip()
-            if text == "/quit":
-                return
-            if text == "/new":
-                self.start_over()
-            elif text == "/usage":
-                self.tell_usage()
-            elif text.startswith("/"):
-                self.console.print(HELP, style="dim")
-            elif text:
-                self.answer(text)
-
-    def read(self) -> str | None:
-        """One line, None at the end of input. Ctrl-C drops what was typed."""
-        with contextlib.suppress(ImportError):
-            import readline  # noqa: F401  gives `input` line editing and a history
         while True:
             try:
-                return input("\n> " if sys.stdin.isatty() else "")
-            except EOFError:
-                return None
+                line = lines.read("\n> " if self.name == MAIN else f"\n{self.name}> ")
             except KeyboardInterrupt:
-                self.console.print("\nCtrl-D or /quit leaves.", style="dim")
+                self.say("\nCtrl-D or /quit leaves.")
+                continue
+            if line is None or line.strip() in ("/quit", "/exit"):
+                return
+            try:
+                if line.startswith("/"):
+                    run_command(self, line.strip())
+                elif line.strip():
+                    self.answer(line.strip())
+            except KeyboardInterrupt:
+                self.say("(stopped)", "yellow")
+            except (AgentLoopError, OSError) as error:
+                self.complain(error)
 
-    def answer(self, text: str) -> None:
-        """Let the model answer. An error is one line; the conversation goes on where it stands."""
+    def answer(self, prompt: str | None) -> None:
+        """Let the model answer; None lets it go on where it was stopped. Whatever happens, the conversation stays."""
+        usage = Usage()
         try:
-            result = anyio.run(
-                partial(follow, self.agent, text, Transcript(self.console), conversation=self.conversation)
+            result = run_with_person(
+                self.agent,
+                prompt,
+                Transcript(self.console),
+                self.person,
+                conversation=self.conversation,
+                usage=usage,
             )
-        except RunCancelled as stopped:
-            self.keep(stopped)
-            self.console.print("(stopped)", style="yellow")
-        except AgentLoopError as error:
-            self.keep(error)
-            print(f"agentloop: {' '.join(str(error).split())}", file=sys.stderr)
-        else:
             self.conversation = result.conversation
-            usage = result.usage
-            cost = f"reused {usage.reused:,}, new {usage.new:,}, recomputed {usage.recomputed:,}"
-            self.console.print(f"({cost}, generated {usage.generated:,})", style="dim")
+        except RunCancelled as stopped:
+            self._keep(stopped)
+            self.say("(stopped; /go goes on, or write something else)", "yellow")
+        except AgentLoopError as error:
+            self._keep(error)
+            raise
+        else:
+            self.say(
+                f"(reused {usage.reused:,}, new {usage.new:,}, recomputed {usage.recomputed:,}, "
+                f"generated {usage.generated:,})"
+            )
 
-    def keep(self, error: AgentLoopError) -> None:
+    def load(self, name: str) -> None:
+        """Go on with a saved conversation, in the place of the present one. Ctrl-C stops a long decode and changes
+        nothing. Raises SnapshotError."""
+        path = Path(name).expanduser()
+        cancel = CancelToken()
+        bar = ReadingBar(self.console)
+        try:
+            with stop_on_interrupt(cancel.cancel):
+                loaded = Conversation.load(path, self.engine, cancel=cancel, progress=bar.show)
+        except DecodeCancelled:
+            self.say("(stopped; nothing was loaded)", "yellow")
+            return
+        finally:
+            bar.close()
+        if self.conversation is not None:
+            self.conversation.close()
+        self.conversation, self.path = loaded, path
+        decoded = loaded.sequence.stats.evaluated
+        how = f"{decoded:,} tokens decoded again" if decoded else "its live state was restored, nothing was decoded"
+        self.say(f"{path}: {count(len(loaded.questions), 'question')}, {len(loaded.tokens):,} tokens; {how}.")
+        self.show_last()
+
+    def show_last(self) -> None:
+        """The last question and what came of it, for someone who comes back."""
+        talk = self.conversation
+        if talk is None or not talk.messages:
+            return
+        asked = [m for m in talk.messages if m["role"] == "user" and not m.get("note") and "tools" not in m]
+        if asked:
+            self.say(f"\n> {visible(text_of(asked[-1]))}")
+        last = talk.messages[-1]
+        if last["role"] == "assistant" and text_of(last).strip():
+            self.console.print(visible(text_of(last)).strip())
+        elif last["role"] != "system":
+            self.say("(it waits: /go goes on)", "yellow")
+
+    def say(self, text: str, style: str = "dim") -> None:
+        """A line of the program's own."""
+        self.console.print(text, style=style)
+
+    def complain(self, error: Exception) -> None:
+        """An error as one line on stderr."""
+        text = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
+        print(f"agentloop: {' '.join(text.split())}", file=sys.stderr)
+
+    def _keep(self, error: AgentLoopError) -> None:
         """Go on with the conversation that a failed run left behind."""
         left = getattr(error, "conversation", None)
         if isinstance(left, Conversation):
             self.conversation = left
 
-    def start_over(self) -> None:
-        """Forget the conversation."""
-        if self.conversation is not None:
-            self.conversation.close()
-        self.conversation = None
-        self.console.print("A new conversation.", style="dim")
 
-    def tell_usage(self) -> None:
-        """What the whole conversation cost so far."""
-        if self.conversation is None:
-            self.console.print("Nothing yet.", style="dim")
-            return
-        usage = self.conversation.usage
-        self.console.print(
-            f"{usage.requests} turns, {len(self.conversation.tokens):,} tokens; new {usage.new:,}, "
-            f"recomputed {usage.recomputed:,}, generated {usage.generated:,}",
-            style="dim",
-        )
+def text_of(message: dict[str, object]) -> str:
+    """The text of a message; its parts joined."""
+    content = message.get("content")
+    if isinstance(content, list):
+        return "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
+    return str(content or "")

@@ -30,6 +30,8 @@ def build_parser() -> argparse.ArgumentParser:
 
     chat = commands.add_parser("chat", help="talk to a model; Ctrl-C stops a reply, Ctrl-D leaves")
     chat.add_argument("model", nargs="?", metavar="MODEL", help="a GGUF file (default: the embedded model)")
+    chat.add_argument("--model", dest="model_option", metavar="MODEL", help="the same, by name")
+    chat.add_argument("--resume", metavar="FILE", help="go on with a conversation that /save wrote")
     chat.add_argument("--workspace", metavar="DIR", help="give the model tools for the files in DIR")
     chat.add_argument("--system", metavar="TEXT", help="instructions for the model")
     _engine_options(chat)
@@ -53,7 +55,9 @@ def build_parser() -> argparse.ArgumentParser:
     )
     look.add_argument("--json", action="store_true", help="print one JSON object")
 
-    trace = commands.add_parser("trace", help="write one HTML page of a saved conversation: what ran when, and its text")
+    trace = commands.add_parser(
+        "trace", help="write one HTML page of a saved conversation: what ran when, and its text"
+    )
     trace.add_argument("saved", type=_words, metavar="FILE", help="what `save` or `save_to` wrote")
     trace.add_argument(
         "-o", "--out", type=_words, metavar="OUT", help="the page to write (default: FILE with .html at its end)"
@@ -85,6 +89,7 @@ def _engine_options(parser: argparse.ArgumentParser) -> None:
 def _run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--effort", choices=EFFORTS, default="low", help="how much the model reasons (default: low)")
     parser.add_argument("--max-turns", type=_positive, default=50, metavar="N", help="model turns a task may take")
+    parser.add_argument("--ask", action="append", default=[], metavar="TOOL", help="ask before each call of TOOL")
     parser.add_argument("--max-tokens", type=_positive, default=4096, metavar="N", help="tokens of one reply")
 
 

@@ -1,49 +1,71 @@
-"""What demo, chat and run share: an engine from the options, one run that is shown, Ctrl-C that stops it."""
+"""What demo, chat and run share: an engine from the options, one run that is shown, Ctrl-C that stops it, and a person
+who decides on calls."""
 
 from __future__ import annotations
 
 import errno
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from rich.console import Console
+import anyio
 
-from ..agent import Agent, RunResult
+from ..agent import Agent, DeferredToolResults, RunResult
 from ..conversation import Conversation, Thinking
 from ..engine import Engine
+from ..exceptions import RunCancelled
 from ..limits import Usage, UsageLimits
 from ..tools import ApprovalRequest, Tool
 from ..tools.samples import calculator, get_weather
 from ..tools.workspace import workspace_tools
+from .asking import Person
 from .transcript import Transcript
 
-__all__ = ["KNOWN_TOOLS", "follow", "load_engine", "make_agent", "stop_on_interrupt", "tools_for", "turn_rows"]
+__all__ = [
+    "KNOWN_TOOLS",
+    "existing_folder",
+    "follow",
+    "load_engine",
+    "make_agent",
+    "run_with_person",
+    "stop_on_interrupt",
+    "tools_for",
+    "turn_rows",
+]
 
 KNOWN_TOOLS = ("list_files", "read_file", "write_file", "run_tests")
 """The workspace tools that the embedded model was trained on; it is given no others."""
 
 
-def load_engine(model: str | None, *, n_ctx: int, threads: int | None) -> Engine:
-    """The engine of a model file, None for the embedded model. One sequence lives in it. Raises ModelLoadError."""
-    return Engine.load(model, n_ctx=n_ctx, threads=threads, sequences=1)
+def load_engine(model: str | None, *, n_ctx: int, threads: int | None, sequences: int = 1) -> Engine:
+    """The engine of a model file, None for the embedded model. `sequences` live in it. Raises ModelLoadError."""
+    return Engine.load(model, n_ctx=n_ctx, threads=threads, sequences=sequences)
 
 
-def tools_for(model: str | None, workspace: str | None, *, commands: bool = False) -> list[Tool]:
-    """The tools a session has. `commands` adds run_command, for models other than the embedded one.
+def tools_for(
+    model: str | None, workspace: str | None, *, commands: bool = False, ask: Collection[str] = ()
+) -> list[Tool]:
+    """The tools a session has. `commands` adds run_command, for models other than the embedded one; a person is asked
+    before calls of those in `ask`.
 
-    Raises ToolDefinitionError when the workspace is no folder.
+    Raises ToolDefinitionError when the workspace is no folder, ValueError for a name in `ask` that no tool has.
     """
     if workspace is None:
-        return [calculator, get_weather] if model is None else []
-    if model is None:
-        return workspace_tools(workspace, allow=KNOWN_TOOLS)
-    tools = workspace_tools(workspace)
-    return tools if commands else [tool for tool in tools if tool.name != "run_command"]
+        tools = [calculator, get_weather] if model is None else []
+    elif model is None:
+        tools = workspace_tools(workspace, allow=KNOWN_TOOLS)
+    else:
+        tools = [tool for tool in workspace_tools(workspace) if commands or tool.name != "run_command"]
+    names = [tool.name for tool in tools]
+    for name in ask:
+        if name not in names:
+            raise ValueError(f"--ask {name}: there is no such tool here; there are: {', '.join(names) or 'none'}")
+    return [tool.replaced(requires_approval=True) if tool.name in ask else tool for tool in tools]
 
 
 def make_agent(
@@ -70,14 +92,16 @@ def make_agent(
 
 async def follow(
     agent: Agent[None],
-    prompt: str,
+    prompt: str | None,
     transcript: Transcript | None,
     *,
     conversation: Conversation | None = None,
     usage: Usage | None = None,
+    decisions: DeferredToolResults | None = None,
 ) -> RunResult[Any]:
     """One run to its end, each event shown as it comes; Ctrl-C stops it. Raises what the run raises."""
-    async with agent.stream(prompt, conversation=conversation, usage=usage or Usage()) as run:
+    usage = Usage() if usage is None else usage
+    async with agent.stream(prompt, conversation=conversation, usage=usage, deferred_tool_results=decisions) as run:
         with stop_on_interrupt(run.cancel):
             try:
                 async for event in run:
@@ -87,6 +111,33 @@ async def follow(
                 if transcript is not None:
                     transcript.end()
         return run.result
+
+
+def run_with_person(
+    agent: Agent[None],
+    prompt: str | None,
+    transcript: Transcript | None,
+    person: Person | None,
+    *,
+    conversation: Conversation | None = None,
+    usage: Usage | None = None,
+) -> RunResult[Any]:
+    """Run until there is an answer. Calls that need a decision end the run; `person` is asked here, on the main thread,
+    where Ctrl-C can reach the question, and the run goes on with the decisions. All runs count into one usage, so a
+    limit holds for all of them together. Without a person the result may be deferred.
+
+    Raises what runs raise, and RunCancelled, with the conversation, when the question is interrupted.
+    """
+    usage = Usage() if usage is None else usage
+    result = anyio.run(partial(follow, agent, prompt, transcript, conversation=conversation, usage=usage))
+    while person is not None and result.deferred is not None:
+        try:
+            decisions = person.decide(result.deferred)
+        except KeyboardInterrupt:
+            raise RunCancelled("nobody decided on the call", result.conversation) from None
+        more = partial(follow, conversation=result.conversation, usage=usage, decisions=decisions)
+        result = anyio.run(partial(more, agent, None, transcript))
+    return result
 
 
 @contextmanager
@@ -120,20 +171,6 @@ def turn_rows(usage: Usage) -> list[dict[str, Any]]:
         }
         for turn in usage.turns
     ]
-
-
-def ask_person(console: Console) -> Callable[[ApprovalRequest], bool]:
-    """Asks on the terminal before a command runs. Anything but yes is no."""
-
-    def approve(request: ApprovalRequest) -> bool:
-        shown = ", ".join(f"{name}={value!r}" for name, value in request.call.arguments.items())
-        console.print(f"{request.call.name}({shown})")
-        try:
-            return input("run it? [y/N] ").strip().lower() in ("y", "yes")
-        except EOFError:
-            return False
-
-    return approve
 
 
 def existing_folder(path: str) -> Path:
