@@ -74,7 +74,10 @@ class DraftContext:
         self._last = 0
         set_nextn = _function("set_nextn")
         assert set_nextn is not None
-        set_nextn(context.handle, True, True)  # rows of outputs alone
+        # Rows of all tokens. With rows of outputs alone (masked), llama.cpp copies as many rows as there are outputs
+        # from the start of a tensor that has one for every token: the first token's in place of the last one's
+        # (llama-context.cpp: decode; models/qwen35.cpp: h_nextn is set before the outputs are picked).
+        set_nextn(context.handle, True, False)
         self._embd = np.zeros((context.n_batch, self.n_embd), np.float32)
         context.feed_embeddings(self._embd)
 
@@ -95,7 +98,7 @@ class DraftContext:
         return int(self.ctx.row(-1).argmax())
 
     def hidden(self) -> NDArray[np.float32]:
-        """A copy of the hidden row of the last batch's output."""
+        """A copy of the hidden row of the last token of the last batch."""
         get = _function("get_nextn_ith")
         address = get(self.ctx.handle, self._last) if get is not None else None
         if not address:
