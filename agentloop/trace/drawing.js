@@ -132,7 +132,7 @@ function drawLanes() {
     g.fillStyle = colour.grid;
     g.fillRect(x, AXIS - 6, 1, height - AXIS + 6);
     g.fillStyle = colour.dim;
-    g.fillText(`${t.toFixed(places)} s`, x + 3, 8);
+    label(g, `${t.toFixed(places)} s`, x + 3, 8, width - x, colour.dim);
   }
   for (const [name, y] of [["prefill", top.prompt + PROMPT / 2], ["draft", top.draft + DRAFT / 2],
     ["reply", top.reply + REPLY / 2], [rows ? "tools" : "", top.tools + TOOL / 2]]) g.fillText(name, 2, y);
@@ -156,7 +156,7 @@ function drawLanes() {
     label(g, `${turn.new.toLocaleString("en")} new`, x + 4, top.prompt + PROMPT / 2, w - 8, colour.card);
     g.globalAlpha = 1;
   });
-  each(inLane.step, (e, x, w) => drawStep(g, e.s, x, w, data.turns[e.turn].gone));
+  drawSteps(g);
   for (let r = 0; r < rows; r++) each(inLane["tool" + r], (e, x, w) => {
     const y = top.tools + r * TOOL;
     g.fillStyle = bad(e.tool) ? colour.failed : colour.tool;
@@ -170,6 +170,28 @@ function drawLanes() {
   });
   for (const e of [held, hovered]) if (e) outline(g, e, e === held ? 2 : 1);
   g.restore();
+}
+
+// Steps that are narrower than a pixel are drawn as one step with their sums.
+function drawSteps(g) {
+  let sum = null, at = -1;
+  const flush = () => { if (sum) drawStep(g, sum, Math.max(LEFT, at), 1, false); sum = null; };
+  const list = inLane.step;
+  for (let i = firstVisible(list, from); i < list.length && list[i].t <= to; i++) {
+    const e = list[i], x = X(e.t), end = X(e.t + e.d), s = e.s;
+    if (end - x >= 1.5) {
+      flush();
+      const left = Math.max(LEFT, x), right = Math.min(width, end);
+      drawStep(g, s, left, Math.max(1, right - left - (right - left > 4 ? 1 : 0)), data.turns[e.turn].gone);
+      continue;
+    }
+    if (Math.floor(x) !== at) { flush(); at = Math.floor(x); sum = [0, 0, 0, s[3], "", "", 0, 0, 0, 0]; }
+    sum = sum || [0, 0, 0, s[3], "", "", 0, 0, 0, 0];
+    sum[1] += s[1];
+    sum[2] += s[2];
+    if (s.length > 5) { sum[5] = s[5]; for (const k of [6, 7, 8]) sum[k] += s[k]; }
+  }
+  flush();
 }
 
 function drawStep(g, s, x, w, gone) {

@@ -109,7 +109,9 @@ _TIMELINE = """<section id="view" aria-label="Timeline" hidden>
 <div id="tip" hidden></div>
 </div>
 <p id="keys">Point at something to read it, click to hold it. Keys: &larr; &rarr; events, &uarr; &darr; turns,
-+ &minus; zoom, 0 all, Esc lets go. Drag to move, Ctrl and wheel to zoom.</p>
++ &minus; zoom, 0 all, Esc lets go. Drag to move, Ctrl and wheel to zoom.<br>
+The thin line under a reply is grey for reasoning, violet for a call, dark for the answer; a green bar is as high as the
+share of the draft that was accepted.</p>
 <div id="say" class="hidden" aria-live="polite"></div>
 <div id="detail"></div>
 </section>"""
@@ -143,7 +145,7 @@ def _tiles(data: Mapping[str, Any]) -> str:
         ("drafts accepted", f"{accepted / drafted:.0%}" if drafted else "none", f"{accepted:,} of {drafted:,}"),
         ("tokens/s", f"{generated / steps_s:,.0f}" if steps_s else "none", "while the model writes"),
         ("tools", f"{len(data['tools']):,}" if data["timed"] else "unknown", _outcomes(data["tools"])),
-        ("busy", _seconds(sum(turn["d"] for turn in turns)), f"{_seconds(data['length'])} on the axis"),
+        ("model busy", _seconds(sum(turn["d"] for turn in turns)), f"of {_seconds(data['length'])} shown"),
     ]
     return "".join(
         f'<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd><dd class="said">{escape(said)}</dd></div>'

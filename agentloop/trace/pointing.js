@@ -32,7 +32,7 @@ function showTip(e, x, y) {
   tip.replaceChildren(node("b", title(e)), node("span", `${seconds(e.d)}, at ${e.t.toFixed(3)} s`));
   if (text) tip.append(node("pre", text.length > 400 ? text.slice(0, 400) + "\u2026" : text));
   tip.style.left = Math.max(0, Math.min(x + 14, width - tip.offsetWidth - 4)) + "px";
-  tip.style.top = y + 18 + "px";
+  tip.style.top = Math.max(height, y + 18) + 4 + "px";  // below the lanes: it hides none of them
 }
 
 function facts(pairs) {
