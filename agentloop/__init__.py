@@ -16,27 +16,31 @@ What was decoded is the history; nothing that was decoded is ever decoded again.
 
 from __future__ import annotations
 
-from .agent import Agent, AgentRun, DeferredToolRequests, DeferredToolResults, RunResult
-from .calls import Call
-from .context import RunContext
-from .conversation import Compaction, Conversation, Thinking
-from .engine import CancelToken, Engine, Sampling
-from .exceptions import (
-    AgentLoopError,
-    ApprovalRequired,
-    ContextFull,
-    ConversationFull,
-    ModelLoadError,
-    ModelRetry,
-    RunCancelled,
-    RunError,
-    SnapshotError,
-    ToolFailed,
-    UnexpectedModelBehavior,
-    UsageLimitExceeded,
-)
-from .limits import TurnUsage, Usage, UsageLimits
-from .tools import Tool, ToolApproved, ToolDenied, tool
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .agent import Agent, AgentRun, DeferredToolRequests, DeferredToolResults, RunResult
+    from .calls import Call
+    from .context import RunContext
+    from .conversation import Compaction, Conversation, Thinking
+    from .engine import CancelToken, Engine, Sampling
+    from .exceptions import (
+        AgentLoopError,
+        ApprovalRequired,
+        ContextFull,
+        ConversationFull,
+        ModelLoadError,
+        ModelRetry,
+        RunCancelled,
+        RunError,
+        SnapshotError,
+        ToolFailed,
+        UnexpectedModelBehavior,
+        UsageLimitExceeded,
+    )
+    from .limits import TurnUsage, Usage, UsageLimits
+    from .tools import Tool, ToolApproved, ToolDenied, tool
 
 __all__ = [
     "Agent",
@@ -72,3 +76,46 @@ __all__ = [
     "UsageLimits",
     "tool",
 ]
+
+_HOMES = {
+    "agent": ("Agent", "AgentRun", "DeferredToolRequests", "DeferredToolResults", "RunResult"),
+    "calls": ("Call",),
+    "context": ("RunContext",),
+    "conversation": ("Compaction", "Conversation", "Thinking"),
+    "engine": ("CancelToken", "Engine", "Sampling"),
+    "exceptions": (
+        "AgentLoopError",
+        "ApprovalRequired",
+        "ContextFull",
+        "ConversationFull",
+        "ModelLoadError",
+        "ModelRetry",
+        "RunCancelled",
+        "RunError",
+        "SnapshotError",
+        "ToolFailed",
+        "UnexpectedModelBehavior",
+        "UsageLimitExceeded",
+    ),
+    "limits": ("TurnUsage", "Usage", "UsageLimits"),
+    "tools": ("Tool", "ToolApproved", "ToolDenied", "tool"),
+}
+"""Where each name is defined. It is imported when it is first asked for: the command line answers at once, and a Ctrl-C
+while the libraries load is caught there."""
+
+_PARTS = ("agent", "conversation", "engine", "events", "exceptions", "limits", "templates", "testing", "tools")
+
+
+def __getattr__(name: str) -> Any:
+    home = next((home for home, names in _HOMES.items() if name in names), None)
+    if home is not None:
+        value = getattr(import_module(f".{home}", __name__), name)
+        globals()[name] = value
+        return value
+    if name in _PARTS:
+        return import_module(f".{name}", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

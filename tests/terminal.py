@@ -20,7 +20,7 @@ STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Terminal:
-    """Runs `agentloop ARGUMENTS` on a new terminal. `written` is all that came so far, `raw` the same with its styles."""
+    """Runs `agentloop ARGUMENTS` on a new terminal. `written` is all that came so far, `raw` the same with styles."""
 
     def __init__(self, *arguments: str, env: Mapping[str, str] | None = None) -> None:
         self._at = 0

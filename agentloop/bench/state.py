@@ -7,6 +7,7 @@ logits behind one more token, so that nothing is left undone; seconds are wall t
 
 from __future__ import annotations
 
+import logging
 import statistics
 import tempfile
 import time
@@ -36,6 +37,9 @@ SHAPE = RandomModel(
 )
 _QUESTION = 32
 
+logger = logging.getLogger(__name__)
+"""Each step is logged when it begins (INFO): the whole takes minutes."""
+
 
 def state(
     model: str | None = None, *, tokens: tuple[int, ...] = (2048, 8192, 32768), document: int = 16384, rounds: int = 3
@@ -48,7 +52,9 @@ def state(
         with Engine.load(path, n_ctx=n_ctx, sequences=3, drafters="none") as engine:
             rows: list[dict[str, Any]] = []
             for n in tokens:
+                logger.info("prefill of %s tokens, then restore, fork and checkpoint", f"{n:,}")
                 rows += _at_length(engine, n, Path(folder), rounds)
+            logger.info("a second question about a document of %s tokens", f"{document:,}")
             rows.append(_second_question(engine, document, rounds))
     return {"bench": "state", "rows": rows}
 

@@ -126,7 +126,7 @@ class Chat:
             self.conversation = result.conversation
         except RunCancelled as stopped:
             self._keep(stopped)
-            self.say("(stopped; /go goes on, or write something else)", "yellow")
+            self.say("(stopped) /go goes on, or write something else.", "yellow")
         except AgentLoopError as error:
             self._keep(error)
             raise
@@ -146,7 +146,7 @@ class Chat:
             with stop_on_interrupt(cancel.cancel):
                 loaded = Conversation.load(path, self.engine, cancel=cancel, progress=bar.show)
         except DecodeCancelled:
-            self.say("(stopped; nothing was loaded)", "yellow")
+            self.say("(stopped) Nothing was loaded.", "yellow")
             return
         finally:
             bar.close()

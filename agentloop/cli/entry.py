@@ -49,9 +49,12 @@ def build_parser() -> argparse.ArgumentParser:
     _engine_options(run)
     _run_options(run)
 
-    look = commands.add_parser("inspect", help="what a GGUF file or a saved state says of itself; loads no weights")
+    look = commands.add_parser("inspect", help="what a model file or a saved conversation says of itself")
     look.add_argument(
-        "model", nargs="?", metavar="FILE", help="a GGUF file (default: the embedded model), or a saved state"
+        "model",
+        nargs="?",
+        metavar="FILE",
+        help="a GGUF file (default: the embedded one), a saved conversation or state",
     )
     look.add_argument("--json", action="store_true", help="print one JSON object")
 

@@ -12,6 +12,7 @@ from ..engine.shape import ModelShape
 from ..exceptions import TemplateError
 from ..models import default_model_path
 from .inspect_state import inspect_state, is_state
+from .inspect_talk import inspect_talk, is_talk
 
 __all__ = ["describe", "inspect_model"]
 
@@ -65,9 +66,11 @@ def _recognised(file: ModelFile, text: Any) -> str | None:
 def inspect_model(model: str | None, *, json: bool) -> int:
     """Print what the file says, as lines for people or as one JSON object. Raises ModelLoadError for a bad file.
 
-    A saved state is told from a model by how it begins; see `inspect_state`."""
+    A saved state or conversation is told from a model by how it begins; see `inspect_state` and `inspect_talk`."""
     if model is not None and is_state(Path(model)):
         return inspect_state(Path(model), json=json)
+    if model is not None and is_talk(Path(model)):
+        return inspect_talk(Path(model), json=json)
     facts = describe(read_model_file(Path(model) if model else default_model_path()))
     if json:
         print(_json.dumps(facts))
