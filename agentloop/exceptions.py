@@ -8,6 +8,7 @@
     │   ├── DecodeCancelled         a cancel took effect; the sequence can go on
     │   ├── SnapshotError           saved state that cannot be used
     │   ├── ConstraintError         a grammar that does not compile, or that no token can continue
+    │   ├── SteeringError           (a ValueError too) steering answered what the engine cannot use
     │   └── ClosedError             the engine or the sequence was closed before
     ├── TemplateError
     │   ├── TemplateNotFound        the model file carries no chat template
@@ -28,6 +29,7 @@
     │   ├── UnexpectedModelBehavior
     │   └── RunCancelled
     ├── ConversationError           a conversation was asked for something that its state forbids
+    ├── InvalidOption               (a TypeError too) an argument of a type that cannot be meant
     └── MissingExtra                (an ImportError too) an optional package is not installed
 
 Each message says what happened and what to do next; the attributes carry the same as data.
@@ -52,12 +54,14 @@ __all__ = [
     "EngineError",
     "InvalidKnob",
     "InvalidMessage",
+    "InvalidOption",
     "MissingExtra",
     "ModelLoadError",
     "ModelRetry",
     "RunCancelled",
     "RunError",
     "SnapshotError",
+    "SteeringError",
     "TemplateError",
     "TemplateNotFound",
     "TemplateRenderError",
@@ -132,6 +136,20 @@ class ClosedError(EngineError):
 
 class ConstraintError(EngineError):
     """A grammar that does not compile, or in which no token can go on."""
+
+
+class SteeringError(EngineError, ValueError):
+    """Steering answered what the engine cannot use; the message says what it must be. The sequence is consistent."""
+
+
+class InvalidOption(AgentLoopError, TypeError):
+    """An argument `option` whose `value` is of a type that cannot be meant; the message says what to pass instead."""
+
+    def __init__(self, option: str, value: object, instead: str) -> None:
+        shown = repr(value) if isinstance(value, (str, int, float)) else f"an object of type {type(value).__name__}"
+        super().__init__(f"{option} cannot be {shown}; pass {instead}")
+        self.option = option
+        self.value = value
 
 
 class TemplateError(AgentLoopError):
@@ -221,7 +239,8 @@ class ApprovalRequired(ToolError):
 
 
 class RunError(AgentLoopError):
-    """A run ended without a result. `conversation` can go on: pass it to the next run."""
+    """A run ended without a result. `conversation` can go on: pass it to the next run. It is None where the run ended
+    before it had one."""
 
     def __init__(self, message: str, conversation: Any = None) -> None:
         super().__init__(message)
@@ -238,13 +257,17 @@ class ConversationFull(RunError, ContextFull):
 
 
 class UsageLimitExceeded(RunError):
-    """A limit of `UsageLimits` was reached: `limit` is its name, `value` what it allows, `used` what was used."""
+    """A limit of `UsageLimits` was reached: `limit` is its name, `value` what it allows, `used` what was used, `more`
+    what the next step needs at least."""
 
-    def __init__(self, limit: str, value: float, used: float, conversation: Any = None) -> None:
+    def __init__(self, limit: str, value: float, used: float, conversation: Any = None, *, more: float = 0) -> None:
+        needs = f", the next step needs {more:g} more" if more else ""
         super().__init__(
-            f"{limit} of {value:g} reached (used {used:g}). Raise the limit and run again with this conversation.",
+            f"{limit} of {value:g} reached ({used:g} used{needs}). Raise the limit and run again with this "
+            "conversation.",
             conversation,
         )
+        self.more = more
         self.limit = limit
         self.value = value
         self.used = used
@@ -259,7 +282,7 @@ class UnexpectedModelBehavior(RunError):
 
 
 class RunCancelled(RunError):
-    """The run was cancelled. `conversation` is whole and can go on."""
+    """The run was cancelled. `conversation` is whole and can go on; None where the run had not begun."""
 
 
 class ConversationError(AgentLoopError):

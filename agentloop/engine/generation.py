@@ -11,6 +11,7 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 from ..exceptions import DecodeCancelled, EngineError
+from .guarded import guarded
 from .sampling import Sampler
 from .seam import CancelToken, FinishReason, Force, Sampling, Steering, Stop, Token
 from .speculation import Speculator, make_token
@@ -35,7 +36,7 @@ class Generation:
         self._seq = sequence
         self._max = max_tokens
         self._sampler = Sampler(sampling)
-        self._steering = steering
+        self._steering = guarded(steering, sequence._engine.vocab.n_tokens)
         self._cancel = cancel
         self._finish: FinishReason | None = None
         self._stop: str | None = None

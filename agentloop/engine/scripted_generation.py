@@ -9,6 +9,7 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 from ..exceptions import DecodeCancelled
+from .guarded import guarded
 from .seam import (
     CancelToken,
     FinishReason,
@@ -37,7 +38,8 @@ class ScriptedGeneration:
         cancel: CancelToken | None,
     ) -> None:
         self.sampling = sampling
-        self._seq, self._max, self._steering, self._cancel = sequence, max_tokens, steering, cancel
+        self._seq, self._max, self._cancel = sequence, max_tokens, cancel
+        self._steering = guarded(steering, sequence._engine.vocab.n_tokens)
         self._finish: FinishReason | None = None
         self._stop: str | None = None
         self._steps = self._run()
