@@ -163,15 +163,15 @@ class UsageLimits:
 
     def check_before_request(self, usage: Usage, new_tokens: int = 0) -> None:
         """Raise UsageLimitExceeded when another model turn, with `new_tokens` of prompt, would go over a bound."""
-        self._check("request_limit", usage.requests + 1)
-        self._check("input_tokens_limit", usage.input_tokens + new_tokens)
-        self._check("output_tokens_limit", usage.output_tokens + 1)
-        self._check("total_tokens_limit", usage.total_tokens + new_tokens + 1)
+        self._check("request_limit", usage.requests, 1)
+        self._check("input_tokens_limit", usage.input_tokens, new_tokens)
+        self._check("output_tokens_limit", usage.output_tokens, 1)
+        self._check("total_tokens_limit", usage.total_tokens, new_tokens + 1)
         self.check_time(usage)
 
     def check_before_tools(self, usage: Usage, calls: int) -> None:
         """Raise UsageLimitExceeded when `calls` more tool calls would go over the bound."""
-        self._check("tool_calls_limit", usage.tool_calls + calls)
+        self._check("tool_calls_limit", usage.tool_calls, calls)
 
     def check_time(self, usage: Usage) -> None:
         """Raise UsageLimitExceeded when the wall clock in `usage.seconds` is over the bound."""
@@ -186,10 +186,10 @@ class UsageLimits:
             rooms.append(self.total_tokens_limit - usage.total_tokens)
         return max(0, min(rooms)) if rooms else None
 
-    def _check(self, name: str, used: float) -> None:
+    def _check(self, name: str, used: float, more: float = 0) -> None:
         value = getattr(self, name)
-        if value is not None and used > value:
-            raise UsageLimitExceeded(name, value, used)
+        if value is not None and used + more > value:
+            raise UsageLimitExceeded(name, value, used, more=more)
 
 
 def _merged(counts: Any) -> dict[str, int]:

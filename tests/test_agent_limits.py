@@ -22,6 +22,8 @@ def test_request_limit() -> None:
     with pytest.raises(UsageLimitExceeded) as caught:
         Agent(engine, tools=[add]).run_sync("Go.", limits=UsageLimits(request_limit=3))
     assert (caught.value.limit, caught.value.value) == ("request_limit", 3)
+    assert (caught.value.used, caught.value.more) == (3, 1)
+    assert str(caught.value).startswith("request_limit of 3 reached (3 used, the next step needs 1 more). Raise")
     conversation = caught.value.conversation
     assert len(conversation.turns) == 3
     done = run(Agent(engine, tools=[add]), None, conversation=with_replies(conversation, say("Done.")))
@@ -35,6 +37,7 @@ def test_tool_call_limit_leaves_calls_that_can_still_run() -> None:
     with pytest.raises(UsageLimitExceeded, match="tool_calls_limit") as caught:
         agent.run_sync("Go.", limits=UsageLimits(tool_calls_limit=1))
     conversation = caught.value.conversation
+    assert (caught.value.used, caught.value.more) == (0, 2)
     assert len(conversation.open_calls) == 2
     assert run(agent, None, conversation=conversation).output == "Ok."
     assert results(conversation) == ["2", "4"]

@@ -56,6 +56,27 @@ def test_unknown_tools_are_bounded_by_the_agents_retries() -> None:
     assert engine.remaining == 5
 
 
+def test_invented_names_count_together() -> None:
+    engine = ScriptedEngine([call(f"nothing_{i}", n=i) for i in range(60)])
+    events: list[Event] = []
+    with pytest.raises(UnexpectedModelBehavior, match="3 turns in a row held calls of what is no tool") as caught:
+        Agent(engine, tools=[add]).run_sync("Go.", on_event=events.append)
+    assert caught.value.reason == "tool_retries"
+    assert engine.remaining == 57
+    assert [e.reason for e in events if isinstance(e, Retry)] == ["unknown_tool"] * 2
+    assert caught.value.conversation.open_calls == []
+
+
+def test_invented_names_of_one_turn_count_once_and_a_turn_without_any_forgives() -> None:
+    several = call("one") + call("two") + call("three") + call("four")
+    engine = ScriptedEngine([several, several, call("add", a=1, b=1), several, several, say("Done.")])
+    assert run(Agent(engine, tools=[add])).output == "Done."
+    engine = ScriptedEngine([call("add", a=i, b=1) + call(f"other_{i}") for i in range(9)])
+    with pytest.raises(UnexpectedModelBehavior, match="no tool"):
+        Agent(engine, tools=[add]).run_sync("Go.")
+    assert engine.remaining == 6
+
+
 @pytest.mark.parametrize(
     ("error", "text"),
     [

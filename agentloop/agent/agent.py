@@ -21,6 +21,7 @@ from ..limits import Usage, UsageLimits
 from ..templates import Template
 from ..tools import ResultCap, Tool
 from ..tools.toolset import Toolset, ToolSource
+from .checks import OF_AGENTS, check_conversation, check_engine, check_prompt, check_run, check_settings, tool_list
 from .default_engine import default_engine
 from .loop import drive
 from .options import CallOptions, RunOptions, ToolOptions
@@ -78,15 +79,12 @@ class Agent(Generic[Deps, Output]):
         name: str | None = None,
         instrument: Instrument = None,
     ) -> None:
-        if max_tokens is not None and max_tokens < 1:
-            raise ValueError(f"max_tokens must be None or >= 1, not {max_tokens}")
-        if retries < 0:
-            raise ValueError(f"retries must be >= 0, not {retries}")
+        check_engine(engine)
         self.name = name
         self.instrument: Instrument = InstrumentationSettings() if instrument is True else instrument
         self.thinking = Thinking.of(thinking)
         self.sampling = sampling
-        self.limits = limits or UsageLimits()
+        self.limits = UsageLimits() if limits is None else limits
         self.max_tokens = max_tokens
         self.retries = retries
         self.approve = approve
@@ -97,13 +95,14 @@ class Agent(Generic[Deps, Output]):
         self.deps_type = deps_type
         self.output_type = output_type
         self.strict = strict
+        check_settings({setting: getattr(self, setting) for setting in OF_AGENTS})
         self._output = None if output_type is None or output_type is str else OutputSpec(output_type)
         self._validators: list[OutputValidator] = []
         self._engine = engine
         self._instructions: list[Instructions] = [instructions]
         self._sources: list[ToolSource] = []
         self._overrides: ContextVar[dict[str, Any]] = ContextVar("agentloop_overrides")
-        for tool in tools:
+        for tool in tool_list(tools):
             self._add(self._made(tool))
 
     # -- what it is made of
@@ -163,7 +162,8 @@ class Agent(Generic[Deps, Output]):
         """Inside the block, runs of this agent use these instead of its own: for tests. Other tasks keep theirs."""
         changes: dict[str, Any] = {"engine": engine, "deps": deps, "instructions": instructions}
         if tools is not None:
-            changes["tools"] = [self._made(tool) for tool in tools]
+            changes["tools"] = [self._made(tool) for tool in tool_list(tools)]
+        check_engine(engine)
         changes = {name: value for name, value in changes.items() if value is not None}
         token = self._overrides.set({**self._overrides.get({}), **changes})
         try:
@@ -223,6 +223,7 @@ class Agent(Generic[Deps, Output]):
         """
         if n < 1:
             raise ValueError(f"n must be >= 1, not {n}")
+        check_conversation(conversation)
         deps = self._overridden("deps", deps)
         if conversation is None:
             start = await self.conversation(deps=deps)
@@ -255,9 +256,8 @@ class Agent(Generic[Deps, Output]):
     # -- below
 
     def _new_run(self, prompt: str | list[Any] | None, deps: Deps | None, options: RunOptions) -> Run:
-        unknown = sorted(options.keys() - RunOptions.__annotations__.keys())
-        if unknown:
-            raise TypeError(f"unknown option {unknown[0]!r}; there are {', '.join(sorted(RunOptions.__annotations__))}")
+        check_run(options, RunOptions.__annotations__)
+        check_prompt(prompt)
         decisions = options.get("deferred_tool_results") or DeferredToolResults()
         run = Run(
             self._start,

@@ -138,7 +138,9 @@ async def _conclude(
     _settle(run, texts)
     await run.save()
     for result in results:
-        _count_failure(run, result)
+        if result.call.name in run.tools:
+            _count_failure(run, result)
+    _count_strangers(run, [result for result in results if result.call.name not in run.tools])
     if times >= STOP_AT:
         message = f"the model made the same call of {calls[-1].name} {times} times in a row, with the same result"
         raise UnexpectedModelBehavior("repeated_call", message)
@@ -160,12 +162,25 @@ def _count_failure(run: Run, result: ToolResult) -> None:
         del run.failures[name]
         return
     run.failures[name] += 1
-    allowed = run.tools[name].max_retries if name in run.tools else run.retries
+    allowed = run.tools[name].max_retries
     if run.failures[name] > allowed:
         what = f"{name!r} failed {run.failures[name]} times in a row; the last error: {result.content}"
         raise UnexpectedModelBehavior("tool_retries", what)
     reason = result.call.status if result.call.status != "ok" else "model_retry"
     run.emit(Retry(reason, result.content, run.failures[name], allowed))
+
+
+def _count_strangers(run: Run, results: Sequence[ToolResult]) -> None:
+    """Calls of what is no tool count together, whatever names the model invents; a turn without any forgives them."""
+    if not results:
+        run.strangers = 0
+        return
+    run.strangers += 1
+    last = results[-1]
+    if run.strangers > run.retries:
+        what = f"{run.strangers} turns in a row held calls of what is no tool; the last error: {last.content}"
+        raise UnexpectedModelBehavior("tool_retries", what)
+    run.emit(Retry(last.call.status, last.content, run.strangers, run.retries))
 
 
 def _cap(run: Run, calls: int) -> ResultCap:

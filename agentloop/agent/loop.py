@@ -75,6 +75,8 @@ async def _drive(run: Run) -> RunResult[object]:
                 if not run.cancel.cancelled:
                     raise
     if run.cancel.cancelled:
+        if run.started is None:
+            raise RunCancelled("the run was cancelled before it had a conversation; nothing was done, run it again")
         raise RunCancelled("the run was cancelled; its conversation can go on", run.started)
     assert seconds is not None
     raise UsageLimitExceeded("seconds_limit", seconds, run.clock(), run.started)

@@ -86,7 +86,8 @@ class Run:
         self._seconds_before = self.usage.seconds
         self._first_turn = len(self.usage.turns)
         self._calls_before = self.usage.tool_calls
-        self.failures: Counter[str] = Counter()
+        self.failures: Counter[str] = Counter()  # in a row, by tool
+        self.strangers = 0  # turns in a row with calls of what is no tool
         self._nudges = 0
         self._rejected = 0
         self._free = False  # no grammar can hold the schema of answers

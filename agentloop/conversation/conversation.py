@@ -266,7 +266,8 @@ class Conversation(MessageLog):
 
     def save(self, path: str | PathLike[str], *, state: bool = True) -> None:
         """Write the conversation to `path` as JSON, in one step: the old file stays whole until the new one is. With
-        `state`, the live state goes to a file beside it, so that `load` has nothing to decode."""
+        `state`, the live state goes to a file beside it, so that `load` has nothing to decode. Raises ConversationError
+        where the file cannot be written."""
         with self._exclusive():
             save(self, path, state=state)
 

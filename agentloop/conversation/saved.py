@@ -63,8 +63,18 @@ def state_path(path: str | os.PathLike[str]) -> Path:
 def save(conversation: Conversation, path: str | os.PathLike[str], *, state: bool) -> None:
     """See `Conversation.save`."""
     path = Path(path)
-    if path.is_dir():
-        raise ConversationError(f"{path} is a folder; give the name of a file to save to")
+    try:
+        if path.is_dir():
+            raise ConversationError(f"{path} is a folder; give the name of a file to save to")
+        folder = path.absolute().parent
+        if not folder.is_dir():
+            raise ConversationError(f"there is no folder {folder} to save {path.name} in; make it first")
+        _save(conversation, path, state)
+    except OSError as error:
+        raise ConversationError(f"{path} cannot be saved: {error.strerror or error}") from error
+
+
+def _save(conversation: Conversation, path: Path, state: bool) -> None:
     body = json.dumps(to_body(conversation), ensure_ascii=True, separators=(",", ":"))
     digest = hashlib.sha256(body.encode()).hexdigest()
     text = f'{{"agentloop":"conversation","version":{VERSION},"sha256":"{digest}","body":{body}}}\n'

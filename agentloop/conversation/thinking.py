@@ -6,6 +6,8 @@ import warnings
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ..exceptions import InvalidOption
+
 __all__ = ["Effort", "Thinking"]
 
 Effort = Literal["low", "medium", "xhigh"]
@@ -47,11 +49,14 @@ class Thinking:
 
     @classmethod
     def of(cls, value: Thinking | str | bool | None) -> Thinking:
-        """Short forms: an effort's name, True or None for the default, False for no reasoning."""
+        """Short forms: an effort's name, True or None for the default, False for no reasoning. InvalidOption for
+        anything else."""
         if isinstance(value, Thinking):
             return value
         if isinstance(value, str):
             return cls(effort=value)  # type: ignore[arg-type]  # checked when it is made
+        if value is not None and not isinstance(value, bool):
+            raise InvalidOption("thinking", value, "Thinking(budget=256), an effort's name, or False")
         return cls() if value is None or value else cls(effort=None, enabled=False)
 
     def knobs(self) -> dict[str, Any]:
