@@ -15,7 +15,8 @@ DOCS = Path(__file__).resolve().parent.parent / "docs"
 
 
 @pytest.mark.parametrize(
-    ("page", "least"), [("agent.md", 7), ("constraints.md", 2), ("live-state.md", 2), ("speculation.md", 1)]
+    ("page", "least"),
+    [("agent.md", 7), ("constraints.md", 2), ("live-state.md", 2), ("observability.md", 4), ("speculation.md", 1)],
 )
 def test_blocks_run(page: str, least: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = (DOCS / page).read_text(encoding="utf-8")

@@ -30,7 +30,8 @@ let from = -PAD, to = LENGTH + PAD, hovered = null, held = null, shownTurn = nul
 // -- words
 
 const seconds = (s) => s >= 5400 ? `${(s / 3600).toFixed(1)} h` : s >= 90 ? `${(s / 60).toFixed(1)} min`
-  : s >= 1 ? `${s.toFixed(2)} s` : `${(s * 1e3).toFixed(s < 0.01 ? 2 : 1)} ms`;
+  : s >= 1 ? `${s.toFixed(2)} s`
+  : s && s < 1e-4 ? `${(s * 1e6).toFixed(0)} µs` : `${(s * 1e3).toFixed(s < 0.01 ? 2 : 1)} ms`;
 const count = (n, what) => `${n.toLocaleString("en")} ${what}${n === 1 ? "" : "s"}`;
 const clock = (at) => at > 1e6 ? new Date(at * 1e3).toLocaleString() : "not recorded";
 const turnName = (n) => data.turns[n].n === null ? `a turn that was ${data.turns[n].gone || "cut"}` : `turn ${data.turns[n].n}`;
