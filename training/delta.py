@@ -36,17 +36,26 @@ def gated_delta_rule(q: Tensor, k: Tensor, v: Tensor, g: Tensor, b: Tensor, *, c
     strong = k * b[..., None]
     mixing = (strong @ keys * decay).tril(-1) + torch.eye(chunk, device=q.device)
     right = torch.cat([v * b[..., None], strong * g.exp()[..., None]], -1)
-    solved = torch.linalg.solve_triangular(mixing, right, upper=False, unitriangular=True)
-    values, reads = solved[..., :size], solved[..., size:]
     inside = q @ keys * decay
     queries = q * g.exp()[..., None]
     last = g[..., -1]
     writes = (k * (last[..., None] - g).exp()[..., None]).transpose(-1, -2)
     carry = last.exp()[..., None, None]
-    state = q.new_zeros(batch, heads, size, size)
+    out = _scan(mixing, right, queries, inside, carry, writes)
+    return out.reshape(batch, heads, -1, size)[:, :, :time].transpose(1, 2)
+
+
+@torch.compiler.disable
+def _scan(mixing: Tensor, right: Tensor, queries: Tensor, inside: Tensor, carry: Tensor, writes: Tensor) -> Tensor:
+    """Solve every chunk, then carry the state from one to the next. Kept from the compiler: it unrolls the loop."""
+    solved = torch.linalg.solve_triangular(mixing, right, upper=False, unitriangular=True)
+    values, reads = solved.chunk(2, -1)
+    state = queries.new_zeros(*carry.shape[:2], queries.shape[-1], queries.shape[-1])
     out = []
-    for n in range(q.shape[2]):
-        new = values[:, :, n] - reads[:, :, n] @ state
-        out.append(queries[:, :, n] @ state + inside[:, :, n] @ new)
-        state = state * carry[:, :, n] + writes[:, :, n] @ new
-    return torch.stack(out, 2).reshape(batch, heads, -1, size)[:, :, :time].transpose(1, 2)
+    # unbind, not x[:, :, n]: the backward of an index fills and adds a tensor of the whole size for each chunk.
+    steps = (values.unbind(2), reads.unbind(2), queries.unbind(2), inside.unbind(2), carry.unbind(2), writes.unbind(2))
+    for value, read, query, within, keep, write in zip(*steps, strict=True):
+        new = value - read @ state
+        out.append(query @ state + within @ new)
+        state = state * keep + write @ new
+    return torch.stack(out, 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from tokenizers import Tokenizer
 from .model import Shape
 from .tokenizer import CONTROL, SPECIAL
 
-__all__ = ["Writer", "add_vocabulary", "export"]
+__all__ = ["MTP_TENSORS", "Writer", "add_vocabulary", "block_tensors", "export"]
 
 _ATTENTION = {"q.weight": "attn_q.weight", "k.weight": "attn_k.weight", "v.weight": "attn_v.weight"} | {
     "o.weight": "attn_output.weight",
@@ -37,7 +38,7 @@ _BLOCK = (
     | {f"delta.{k}": v for k, v in _DELTA.items()}
     | {f"ffn.{k}": v for k, v in _FFN.items()}
 )
-_MTP = {
+MTP_TENSORS = {
     "mtp_join.weight": "nextn.eh_proj.weight",
     "mtp_token_norm.weight": "nextn.enorm.weight",
     "mtp_hidden_norm.weight": "nextn.hnorm.weight",
@@ -67,27 +68,37 @@ class Writer:
         self.gguf.close()
 
 
-def export(weights: Mapping[str, Tensor], shape: Shape, tokenizer: Tokenizer, path: Path, kind: str = "F16") -> Path:
-    """Write `path` from a state dict; returns `path`. The same input gives the same bytes."""
+def export(
+    weights: Mapping[str, Tensor], shape: Shape, tokenizer: Tokenizer, path: Path, kind: str = "F16", template: str = ""
+) -> Path:
+    """Write `path` from a state dict, with the chat `template` if any; returns `path`. The same input gives the same
+    bytes."""
     out = Writer(path, "qwen35", kind)
     _add_shape(out.gguf, shape)
     add_vocabulary(out.gguf, tokenizer, shape.vocabulary)
+    if template:
+        out.gguf.add_chat_template(template)
     out.tensor("token_embd.weight", weights["embedding.weight"])
     out.tensor("output_norm.weight", weights["norm.weight"])
     for layer in range(shape.layers):
         _block(out, weights, f"blocks.{layer}.", f"blk.{layer}.")
     _block(out, weights, "mtp_block.", f"blk.{shape.layers}.")
-    for source, target in _MTP.items():
+    for source, target in MTP_TENSORS.items():
         out.tensor(f"blk.{shape.layers}.{target}", weights[source])
     out.close()
     return path
 
 
 def _block(out: Writer, weights: Mapping[str, Tensor], source: str, target: str) -> None:
-    for name, stored in _BLOCK.items():
-        value = weights.get(source + name)
+    for ours, theirs in block_tensors(source, target).items():
+        value = weights.get(ours)
         if value is not None:
-            out.tensor(target + stored, -value.exp() if name.endswith("log_decay") else value)
+            out.tensor(theirs, -value.exp() if ours.endswith("log_decay") else value)
+
+
+def block_tensors(source: str, target: str) -> dict[str, str]:
+    """Names in a state dict to names in a GGUF, for the block whose names begin so; of both kinds of mixer."""
+    return {source + ours: target + theirs for ours, theirs in _BLOCK.items()}
 
 
 def _add_shape(w: Any, s: Shape) -> None:
@@ -135,7 +146,5 @@ def add_vocabulary(w: Any, tokenizer: Tokenizer, size: int, pre: str = "qwen35")
 
 
 def _merges(tokenizer: Tokenizer) -> list[str]:
-    import json
-
     merges = json.loads(tokenizer.to_str())["model"]["merges"]
     return [merge if isinstance(merge, str) else " ".join(merge) for merge in merges]

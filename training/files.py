@@ -74,7 +74,9 @@ def copy_file(s: Script, r: random.Random) -> None:
     path = read(s, r, path, [f"I read {path} first.", s.check(), f"Then I write the same to {target}."])
     text = "\n".join(lines)
     s.result(text)
-    s.call([f"I write the content to {target}.", "I copy it exactly."], ("write_file", {"path": target, "content": text}))
+    s.call(
+        [f"I write the content to {target}.", "I copy it exactly."], ("write_file", {"path": target, "content": text})
+    )
     wrote(s, target, text)
     s.answer([f"{target} is written.", s.done()], f"I copied {path} to {target}.")
 
@@ -83,7 +85,9 @@ def write(s: Script, r: random.Random) -> None:
     """Write a given text."""
     path = file_path(r, "txt", "md")
     text = _line(r, 6)
-    s.user(r.choice([f'Write "{text}" to {path}.', f'Create {path} with the text "{text}".', f'Save "{text}" in {path}.']))
+    s.user(
+        r.choice([f'Write "{text}" to {path}.', f'Create {path} with the text "{text}".', f'Save "{text}" in {path}.'])
+    )
     s.call(
         [f"I write the text to {path}.", f'The content is "{text}".', "I copy it exactly."],
         ("write_file", {"path": path, "content": text}),

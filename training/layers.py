@@ -6,11 +6,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-__all__ = ["Attention", "FeedForward", "Norm", "rotate"]
+__all__ = ["Attention", "FeedForward", "Norm", "inverse_norm", "rotate"]
 
 
 class Norm(nn.Module):
-    """Root-mean-square norm with a weight, computed in float32."""
+    """Root-mean-square norm with a weight, computed in float32; the result has the type that matrices multiply in."""
 
     def __init__(self, width: int, eps: float) -> None:
         super().__init__()
@@ -18,7 +18,14 @@ class Norm(nn.Module):
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.rms_norm(x.float(), (x.shape[-1],), self.weight, self.eps).to(x.dtype)
+        x = x.float()
+        y = x * inverse_norm(x, x.shape[-1], self.eps) * self.weight
+        return y.to(torch.get_autocast_dtype("cpu")) if torch.is_autocast_enabled("cpu") else y
+
+
+def inverse_norm(x: Tensor, count: int, eps: float) -> Tensor:
+    """1 / sqrt(sum of squares / count + eps) over the last dimension, which is kept. One pass over x."""
+    return (torch.linalg.vector_norm(x, dim=-1, keepdim=True).square() / count + eps).rsqrt()
 
 
 def rotate(x: Tensor, positions: Tensor, dims: int, base: float) -> Tensor:

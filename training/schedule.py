@@ -23,7 +23,7 @@ class Plan:
     """tokens: of the whole training. Learning rate: up for `warmup` steps, level, then straight down to 2 % over the
     last `decay` of the tokens. A stage reaches `until` its share of the tokens."""
 
-    tokens: int = 11_000_000
+    tokens: int = 8_000_000
     rate: float = 3e-3
     warmup: int = 50
     decay: float = 0.45

@@ -60,7 +60,10 @@ def add_files(s: Script, r: random.Random) -> None:
     a, b = r.randint(0, 10 ** r.randint(1, 4) - 1), r.randint(0, 10 ** r.randint(1, 4) - 1)
     s.user(
         r.choice(
-            [f"Read {first} and {second} and add the numbers.", f"What is the sum of the numbers in {first} and {second}?"]
+            [
+                f"Read {first} and {second} and add the numbers.",
+                f"What is the sum of the numbers in {first} and {second}?",
+            ]
         )
     )
     s.call(

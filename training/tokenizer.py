@@ -14,7 +14,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, train
 
 from .episodes import episode, segments
 
-__all__ = ["CONTROL", "SPECIAL", "encode", "load_tokenizer", "train_tokenizer"]
+__all__ = ["CONTROL", "SPECIAL", "encode", "load_tokenizer", "new_tokenizer", "train_tokenizer"]
 
 CONTROL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 SPECIAL = (*CONTROL, "<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>")
@@ -28,14 +28,7 @@ _TAG = re.compile("|".join(map(re.escape, SPECIAL)))
 
 def train_tokenizer(path: Path, *, vocabulary: int = 2048, episodes: int = 6000) -> Tokenizer:
     """Train on the episodes of seeds of their own and write `path` (the JSON of the `tokenizers` package)."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(_SPLIT), "isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
-    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer = new_tokenizer()
     trainer = trainers.BpeTrainer(
         vocab_size=vocabulary - len(SPECIAL) - 7,
         special_tokens=[],
@@ -45,6 +38,19 @@ def train_tokenizer(path: Path, *, vocabulary: int = 2048, episodes: int = 6000)
     tokenizer.train_from_iterator(_texts(episodes), trainer)
     tokenizer.add_special_tokens(list(SPECIAL))
     tokenizer.save(str(path))
+    return tokenizer
+
+
+def new_tokenizer(vocabulary: dict[str, int] | None = None, merges: list[tuple[str, str]] | None = None) -> Tokenizer:
+    """Byte-level BPE with our pre-tokenizer; empty, or with this vocabulary. Special tokens are added by the caller."""
+    tokenizer = Tokenizer(models.BPE(vocabulary, merges) if vocabulary else models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(_SPLIT), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
     return tokenizer
 
 

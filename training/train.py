@@ -30,10 +30,21 @@ __all__ = ["Trainer"]
 class Trainer:
     """Trains one network. `folder` gets `checkpoint.pt` and `log.jsonl`; a checkpoint that is there is gone on with."""
 
-    def __init__(self, tokenizer: Tokenizer, shape: Shape, plan: Plan, folder: Path, *, seed: int = 0) -> None:
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        shape: Shape,
+        plan: Plan,
+        folder: Path,
+        *,
+        seed: int = 0,
+        weights: dict[str, Tensor] | None = None,
+    ) -> None:
         torch.manual_seed(seed)
         self.tokenizer, self.shape, self.plan, self.folder, self.seed = tokenizer, shape, plan, folder, seed
         self.model = TinyHybrid(shape)
+        if weights is not None:
+            self.model.load_state_dict(weights)
         matrices = {n: p for n, p in self.model.named_parameters() if _is_matrix(n, p)}
         others = [p for n, p in self.model.named_parameters() if n not in matrices]
         self.optimizers: list[torch.optim.Optimizer] = [
@@ -107,14 +118,14 @@ class Trainer:
     def _batch(self, stage: Stage) -> tuple[Tensor, Tensor, str]:
         plan, r = self.plan, random.Random(f"batch {self.seed} {self.step}")
         if r.random() < stage.copying:
-            length = r.choice([128, 128, 256])
-            rows = plan.rows * plan.length // length
             generator = np.random.default_rng(r.getrandbits(48))
+            length = min(plan.length, 128)
+            rows = plan.rows * plan.length // length
             tokens, mask = copy_rows(self.tokenizer, generator, rows=rows, length=length)
+            if stage.copying < 1.0:  # every batch has the same shape: a compiled network is compiled once
+                tokens, mask = tokens.reshape(plan.rows, -1), mask.reshape(plan.rows, -1)
             return torch.from_numpy(tokens), torch.from_numpy(mask), "copy"
-        tokens, mask = packed_rows(
-            self.tokenizer, r, rows=plan.rows, length=plan.length, system_share=stage.system
-        )
+        tokens, mask = packed_rows(self.tokenizer, r, rows=plan.rows, length=plan.length, system_share=stage.system)
         return torch.from_numpy(tokens), torch.from_numpy(mask), "episode"
 
     def _losses(self, tokens: Tensor, mask: Tensor, mtp: float) -> tuple[Tensor, dict[str, float]]:

@@ -39,7 +39,9 @@ _VOWELS = "a e i o u".split()
 
 def invented(r: random.Random) -> str:
     """A word that is in no list: two or three syllables."""
-    return "".join(r.choice(_ONSETS) + r.choice(_VOWELS) for _ in range(r.randint(2, 3))) + r.choice(["", "n", "r", "x"])
+    return "".join(r.choice(_ONSETS) + r.choice(_VOWELS) for _ in range(r.randint(2, 3))) + r.choice(
+        ["", "n", "r", "x"]
+    )
 
 
 def key(r: random.Random) -> str:
