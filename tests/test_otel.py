@@ -299,6 +299,22 @@ def test_sub_agents(spans: Spans, fork: bool) -> None:
     assert len(spans.named("invoke_agent")) == 1
 
 
+def test_a_sub_agent_that_a_thread_runs(spans: Spans) -> None:
+    engine = ScriptedEngine([call("ask", task="x"), say("sub"), say("end")])
+    helper = Agent(engine, name="helper")
+
+    @tool
+    def ask(task: str) -> str:
+        """Ask the helper."""
+        return helper.run_sync(task).output
+
+    Agent(engine, tools=[ask], instrument=spans.settings()).run_sync("?")
+    outer = spans.one("execute_tool ask")
+    inner = spans.one("invoke_agent helper")
+    assert inner.parent is not None
+    assert inner.parent.span_id == outer.context.span_id
+
+
 def test_best_of(spans: Spans) -> None:
     agent = Agent(ScriptedEngine(lambda _: say("4")), name="a", instrument=spans.settings())
     anyio.run(agent.best_of, "2 + 2?", 3)

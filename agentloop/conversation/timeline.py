@@ -3,7 +3,7 @@
 Entries are JSON values, in the order in which they ended; `at` is the begin in seconds of the Unix clock:
 
     {"kind": "turn", "at", "turn": index in `turns` or null, "finish", "reused", "new", "recomputed", "generated",
-     "prefill_s", "prompt": text of the new tokens, "steps": [...]}
+     "prefill_s", "prompt": text of the new tokens or null, "steps": [...]}
     {"kind": "tool", "at", "seconds", "id", "name", "outcome"}
     {"kind": "mark", "at", "seconds", "what": "rewound" | "compacted" | "rewritten" | "loaded" | "forked", ...}
 
@@ -19,11 +19,13 @@ and lose their text: what is forgotten stays forgotten when the conversation is 
 from __future__ import annotations
 
 import codecs
+import contextlib
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..engine.seam import SequenceLike, Token, VocabLike
+from ..exceptions import EngineError
 from ..limits import TurnUsage
 
 __all__ = ["Timeline", "TurnRecorder"]
@@ -148,7 +150,10 @@ class TurnRecorder:
         """The entry of the turn, which has ended: `prompt` are its new tokens."""
         if not self._prefill_s:
             self._prefill_s = time.perf_counter() - self._began
-        self._spell(vocab)
+        text: str | None = None
+        with contextlib.suppress(EngineError):  # an engine that was closed spells nothing; the figures stay
+            self._spell(vocab)
+            text = vocab.decode(prompt).decode("utf-8", "replace")
         return {
             "kind": "turn",
             "at": round(self._at, 6),
@@ -159,7 +164,7 @@ class TurnRecorder:
             "recomputed": usage.recomputed,
             "generated": usage.generated,
             "prefill_s": round(self._prefill_s, 6),
-            "prompt": vocab.decode(prompt).decode("utf-8", "replace"),
+            "prompt": text,
             "steps": [[round(v, 6) if isinstance(v, float) else v for v in step] for step in self._steps],
         }
 

@@ -14,7 +14,7 @@ from agentloop.conversation import Conversation
 from agentloop.conversation.timeline import JOINED, Timeline
 from agentloop.engine import Engine
 from agentloop.engine.seam import CancelToken
-from agentloop.exceptions import RunCancelled, SnapshotError, ToolFailed
+from agentloop.exceptions import ClosedError, RunCancelled, SnapshotError, ToolFailed
 from agentloop.testing import ScriptedEngine, call, say, think
 from agentloop.tools import Tool, tool
 from tests.agent_tools import add, failing, wait
@@ -203,6 +203,17 @@ def test_a_cut_prefill_and_a_failing_reply() -> None:
     assert told[1] == ("prefilled", None, False)
     assert told[2] == ("end", 0, True)
     assert told[3][0] == "failed"
+
+
+def test_a_closed_engine_spells_nothing() -> None:
+    """What a turn raises is what ended it, not what the timeline could not write."""
+    engine = Engine.load(n_ctx=1024, threads=1)
+    conversation = Conversation(engine)
+    conversation.user("Hello")
+    with pytest.raises(ClosedError, match="before"):
+        conversation.reply(on_event=lambda event: engine.close() if event.kind == "prefill_progress" else None)
+    (entry,) = of_kind(conversation, "turn")
+    assert (entry["finish"], entry["prompt"], entry["steps"]) == ("failed", None, [])
 
 
 def test_files_without_a_timeline_load(tmp_path: Path) -> None:
