@@ -15,7 +15,7 @@ from ..engine.seam import CancelToken, Sampling, SequenceStats
 from ..events import Event, PrefillProgress, TurnStarted
 from ..exceptions import ContextFull, ConversationError, DecodeCancelled, EngineError
 from ..limits import TurnUsage
-from .constraining import constraints_for
+from .constraining import ToolChoice, constraints_for
 from .steering import ReplySteering, budget_for
 from .timeline import TurnRecorder
 from .turns import ReplyFinish, Turn, TurnReply
@@ -37,13 +37,14 @@ def answer(
     sampling: Sampling,
     strict: bool | Collection[str],
     output_schema: Mapping[str, Any] | None,
+    tool_choice: ToolChoice,
     step: int,
     cancel: CancelToken | None,
     emit: Emit,
 ) -> TurnReply:
     """See `Conversation.reply`."""
     sequence = c.sequence
-    constraints = constraints_for(c, strict, output_schema)
+    constraints = constraints_for(c, strict, output_schema, tool_choice)
     prompt = _Prompt(c)
     emit(TurnStarted(step, prompt.reused, prompt.new))
     steering = ReplySteering(

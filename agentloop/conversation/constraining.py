@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -20,57 +21,106 @@ from ..engine.constraint import Constraint, Grammar
 from ..engine.seam import VocabLike
 from ..exceptions import ConstraintError, TemplateError
 from ..templates import StrictCalls
-from ..templates.answer_constraint import answer_grammar
+from ..templates.answer_constraint import answer_grammar, opening_grammar
 
 if TYPE_CHECKING:
     from .conversation import Conversation
 
-__all__ = ["ReplyConstraints", "constraints_for"]
+__all__ = ["ReplyConstraints", "ToolChoice", "constraints_for"]
 
 logger = logging.getLogger(__name__)
 
 _START, _END = "<think>", "</think>"
 
 
+@dataclass(frozen=True)
+class ToolChoice:
+    """What a reply may call: the tools of `names` (None: all that are known), and whether it must call one of them."""
+
+    required: bool = False
+    names: frozenset[str] | None = None
+
+    @classmethod
+    def of(cls, value: ToolChoice | str | Collection[str]) -> ToolChoice:
+        """Short forms: "auto", "none", "required", or the names of tools of which one must be called."""
+        if isinstance(value, ToolChoice):
+            return value
+        if isinstance(value, str):
+            if value not in ("auto", "none", "required"):
+                raise ValueError(f"tool_choice must be 'auto', 'none', 'required' or names of tools, not {value!r}")
+            return cls(value == "required", frozenset() if value == "none" else None)
+        return cls(bool(value), frozenset(value))
+
+    def among(self, tools: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        """The tools that may be called. ValueError where one must be called and there is none."""
+        known = [name for _, name in _named(tools)]
+        unknown = sorted(self.names - set(known)) if self.names else []
+        if unknown:
+            raise ValueError(f"tool_choice names {unknown[0]!r}; the model knows: {', '.join(known) or 'no tool'}")
+        allowed = [tool for tool, name in _named(tools) if self.names is None or name in self.names]
+        if self.required and not allowed:
+            raise ValueError("a call is required, but there is no tool that may be called")
+        return allowed
+
+
 def constraints_for(
-    c: Conversation, strict: bool | Collection[str], output_schema: Mapping[str, Any] | None
+    c: Conversation,
+    strict: bool | Collection[str],
+    output_schema: Mapping[str, Any] | None,
+    choice: ToolChoice | None = None,
 ) -> ReplyConstraints | None:
     """The constraints of the next reply. `strict`: the tools whose calls are held to their schemas (True: all).
+    `choice`: the tools that may be called; where not all may, or one must, the form of every call is held too.
 
     Raises TemplateError when the template has no grammar of calls, ConstraintError when `output_schema` cannot become
-    a grammar.
+    a grammar, ValueError for a choice that cannot be.
     """
-    if not strict and output_schema is None:
+    choice = choice or ToolChoice()
+    known = c.known_tools
+    tools = choice.among(known)
+    chosen = choice.required or (choice.names is not None and len(tools) < len(known))
+    if not strict and output_schema is None and not chosen:
         return None
-    vocab, tools = c.engine.vocab, c.known_tools
+    vocab = c.engine.vocab
     calls = answers = None
-    if strict and tools:
-        calls = _call_grammar(c, tools, None if strict is True else frozenset(strict))
+    if tools and (strict or chosen):
+        calls = _call_grammar(c, tools, None if strict is True else frozenset(strict or ()))
     opener = getattr(c.template, "call_opener", "<tool_call>")
     prefix = c.template.reply_prefix(**c.knobs)
     in_content = not prefix.rstrip().endswith(_START)
-    if output_schema is not None:
+    gap = None if not prefix else "" if in_content else "\n\n"
+    if choice.required:  # the only answer is the beginning of a call
+        answers = Grammar(opening_grammar(opener, gap=gap), vocab)
+    elif output_schema is not None:
         openers = [tag for tag in ((opener,) if tools else ()) if vocab.token_id(tag) is not None]
         if c.thinking.enabled and not prefix:
             openers += [tag for tag in (_START,) if vocab.token_id(tag) is not None]  # the model itself may reason
         end = c.template.end_of_turn
         text = answer_grammar(
             output_schema,
-            gap=None if not prefix else "" if in_content else "\n\n",
+            gap=gap,
             openers=openers,
             end=end if vocab.token_id(end) in vocab.eog else None,
         )
         answers = Grammar(text, vocab)
-    if (calls is None and answers is None) or not getattr(c.engine, "constrains", True):
+    silent = bool(known) and not tools
+    if (calls is None and answers is None and not silent) or not getattr(c.engine, "constrains", True):
         return None
-    return ReplyConstraints(vocab, calls, answers, opener, in_content=in_content)
+    return ReplyConstraints(vocab, calls, answers, opener, in_content=in_content, silent=silent)
 
 
 class ReplyConstraints:
-    """The constraint in force, if any, at each token of one reply."""
+    """The constraint in force, if any, at each token of one reply. `silent`: no call may begin anywhere."""
 
     def __init__(
-        self, vocab: VocabLike, calls: Grammar | None, answers: Grammar | None, opener: str, *, in_content: bool
+        self,
+        vocab: VocabLike,
+        calls: Grammar | None,
+        answers: Grammar | None,
+        opener: str,
+        *,
+        in_content: bool,
+        silent: bool = False,
     ) -> None:
         self._calls, self._answers = calls, answers
         self._opener, self._end = vocab.token_id(opener), vocab.token_id(_END)
@@ -79,6 +129,10 @@ class ReplyConstraints:
         if answers is not None:  # a reply that owes an answer does not end inside its reasoning
             self._owed = np.ones(vocab.n_tokens, np.bool_)
             self._owed[list(vocab.eog)] = False
+        self._silent: NDArray[np.bool_] | None = None
+        if silent and self._opener is not None:
+            self._silent = np.ones(vocab.n_tokens, np.bool_)
+            self._silent[self._opener] = False
         self._calls_began = self._let_loose = False
         if answers is not None and in_content:
             self._now = answers.constraint()
@@ -110,7 +164,9 @@ class ReplyConstraints:
     def allowed(self) -> NDArray[np.bool_] | None:
         """Bool [n_vocab] of the ids that may come next, or None for all. A grammar that gets too complex lets go."""
         if self._now is None:
-            return self._owed
+            if self._owed is None or self._silent is None:
+                return self._silent if self._owed is None else self._owed
+            return self._owed & self._silent
         try:
             return self._now.allowed()
         except ConstraintError as error:

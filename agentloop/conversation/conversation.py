@@ -21,6 +21,7 @@ from ..templates import Template, for_model
 from .ahead import decode_ahead
 from .answering import answer, prefill
 from .compaction import Compaction, CompactionResult, compact
+from .constraining import ToolChoice
 from .messages import Message, MessageLog
 from .saved import load, save
 from .steering import budget_for
@@ -138,6 +139,7 @@ class Conversation(MessageLog):
         sampling: Sampling | None = None,
         strict: bool | Collection[str] = False,
         output_schema: Mapping[str, Any] | None = None,
+        tool_choice: ToolChoice | str | Collection[str] = "auto",
         step: int = 0,
         cancel: CancelToken | None = None,
         on_event: Callable[[Event], None] | None = None,
@@ -147,8 +149,9 @@ class Conversation(MessageLog):
         At most `max_tokens` (>= 1) tokens are generated (None: as many as fit), of them at most `max_reasoning` of
         reasoning, besides what `thinking` says. `strict`: calls can only be written as they are valid, of all tools
         (True) or of those named; of the others the form is right and the name declared. `output_schema`: what is no
-        call is an answer in JSON that fits this schema. Masks come before the truncations of `sampling`, and reasoning
-        is free.
+        call is an answer in JSON that fits this schema. `tool_choice`: with "none" the reply calls nothing, with
+        "required" it calls, with names of tools it calls one of those; a `ToolChoice` says the rest. Masks come before
+        the truncations of `sampling`, and reasoning is free.
 
         Raises ContextFull before anything is decoded, when the prompt leaves no room; TemplateError when calls of this
         template cannot be strict; ConstraintError for a schema; DecodeCancelled and DecodeError. Whatever is raised,
@@ -165,6 +168,7 @@ class Conversation(MessageLog):
                 sampling=sampling or self.sampling,
                 strict=strict,
                 output_schema=output_schema,
+                tool_choice=ToolChoice.of(tool_choice),
                 step=step,
                 cancel=cancel,
                 emit=on_event or _ignore,

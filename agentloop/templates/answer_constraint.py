@@ -8,7 +8,7 @@ from typing import Any
 
 from .call_constraint import json_rule
 
-__all__ = ["answer_grammar"]
+__all__ = ["answer_grammar", "opening_grammar"]
 
 _LAID_OUT = {"whitespace_pattern": r"[ \n]{1,40}", "lenient": True}
 """Answers may be laid out over lines, as models like to write them, but white space never goes on without end."""
@@ -26,3 +26,9 @@ def answer_grammar(
     forms = " | ".join([answer, *openers])
     lead = r"/\n{0,2}/" if gap is None else json.dumps(gap)
     return f"start: GAP ({forms})\nGAP: {lead}\nanswer: {json_rule(schema, options=_LAID_OUT)}\n"
+
+
+def opening_grammar(opener: str, *, gap: str | None = None) -> str:
+    """The grammar of a reply that must call: nothing but the special token that begins a call, behind `gap`."""
+    lead = r"/\n{0,2}/" if gap is None else json.dumps(gap)
+    return f"start: GAP {opener}\nGAP: {lead}\n"
