@@ -18,6 +18,7 @@ for _part in ("engine", "templates", "tools"):
 ALLOWED["conversation"] = LEAVES | {"engine", "templates", "tools"}
 ALLOWED["agent"] = ALLOWED["conversation"] | {"conversation"}
 ALLOWED["bench"] = ALLOWED["testing"] = ALLOWED["agent"]
+ALLOWED["integrations"] = ALLOWED["agent"] | {"agent"}
 ALLOWED["demo"] = LEAVES | {"tools"}
 ALLOWED["trace"] = LEAVES | {"conversation"}
 ALLOWED["cli"] = frozenset(ALLOWED) | {"__init__"}
