@@ -1,8 +1,9 @@
 """The gated delta rule (Gated DeltaNet), computed in chunks.
 
 State update of one head, for unit keys k and queries q, decay a = exp(g) and strength b:
-S <- a * (S - b * (S k) k^T) + b * v k^T, and the output is S q / sqrt(size). Source: Yang et al., "Gated Delta Networks",
-arXiv 2412.06464. Inside a chunk the products of (I - b k k^T) become one triangular solve.
+S <- a * (S - b * (S k) k^T) + b * v k^T, and the output is S q / sqrt(size).
+Source: Yang et al., "Gated Delta Networks", arXiv 2412.06464. Inside a chunk the products of (I - b k k^T) become one
+triangular solve.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ def gated_delta_rule(q: Tensor, k: Tensor, v: Tensor, g: Tensor, b: Tensor, *, c
     last = g[..., -1]
     writes = (k * (last[..., None] - g).exp()[..., None]).transpose(-1, -2)
     carry = last.exp()[..., None, None]
-    out = _scan(mixing, right, queries, inside, carry, writes)
+    out: Tensor = _scan(mixing, right, queries, inside, carry, writes)
     return out.reshape(batch, heads, -1, size)[:, :, :time].transpose(1, 2)
 
 
-@torch.compiler.disable
+@torch.compiler.disable  # type: ignore[untyped-decorator, unused-ignore]
 def _scan(mixing: Tensor, right: Tensor, queries: Tensor, inside: Tensor, carry: Tensor, writes: Tensor) -> Tensor:
     """Solve every chunk, then carry the state from one to the next. Kept from the compiler: it unrolls the loop."""
     solved = torch.linalg.solve_triangular(mixing, right, upper=False, unitriangular=True)

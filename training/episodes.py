@@ -21,15 +21,15 @@ __all__ = ["KINDS", "Episode", "episode", "knobs", "segments"]
 
 KINDS: dict[str, tuple[Callable[[Script, random.Random], None], float]] = {
     "arithmetic": (sums.arithmetic, 1.5),
-    "look_up": (files.look_up, 5.0),
+    "look_up": (files.look_up, 6.0),
     "list": (files.list_folder, 1.8),
     "write": (files.write, 2.0),
     "copy": (files.copy_file, 1.5),
     "add_files": (sums.add_files, 1.5),
-    "weather": (sums.weather, 2.2),
+    "weather": (sums.weather, 4.0),
     "edit": (files.edit, 5.0),
     "write_code": (code.write_code, 1.8),
-    "fix": (code.fix, 3.5),
+    "fix": (code.fix, 3.0),
     "small_talk": (sums.small_talk, 0.4),
 }
 """Tasks and how often they are drawn; the ones that are hard to learn more often."""

@@ -1,4 +1,4 @@
-"""What agentloop itself says of a call that went wrong, in its exact words. A test compares them with the real tools."""
+"""What agentloop itself says of a call that went wrong, in its exact words. A test compares with the real tools."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def timed_out(tool: str, seconds: float = 60) -> str:
 
 
 def bad_call(name: str, arguments: dict[str, str], declared: list[str]) -> str:
-    """What is answered to a call that does not fit the schemas of the `declared` tools. Raises ValueError if it fits."""
+    """The answer to a call that does not fit the schemas of the `declared` tools. Raises ValueError if it fits."""
     checked = check_call(Call(name, dict(arguments)), [schema_of(tool) for tool in declared])
     if checked.status == "ok":
         raise ValueError(f"the call of {name} with {arguments} is valid; there is no error to word")

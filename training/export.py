@@ -9,8 +9,8 @@ from typing import Any
 
 import gguf
 import numpy as np
-from torch import Tensor
 from tokenizers import Tokenizer
+from torch import Tensor
 
 from .model import Shape
 from .tokenizer import CONTROL, SPECIAL
@@ -44,7 +44,7 @@ MTP_TENSORS = {
     "mtp_hidden_norm.weight": "nextn.hnorm.weight",
     "mtp_norm.weight": "nextn.shared_head_norm.weight",
 }
-_KEPT_F32 = ("ssm_conv1d", "ssm_beta", "ssm_alpha")
+_KEPT_F32 = ("ssm_conv1d", "ssm_beta", "ssm_alpha", "shortconv.conv")
 
 
 class Writer:

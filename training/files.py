@@ -30,7 +30,7 @@ def look_up(s: Script, r: random.Random) -> None:
     path = read(s, r, path, [f"I read {path} to find {name}.", s.check(), "Then I report the value."])
     s.result(_text(lines, separator))
     s.answer(
-        [f"The line is {name}{separator}{lines[name]}.", s.done(), f"The file {path} sets {name} to {lines[name]}."],
+        [f"The line is {name}{separator}{lines[name]}.", s.done(), f"So {name} is {lines[name]}."],
         f"The {name} in {path} is {lines[name]}.",
     )
 

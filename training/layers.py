@@ -25,7 +25,8 @@ class Norm(nn.Module):
 
 def inverse_norm(x: Tensor, count: int, eps: float) -> Tensor:
     """1 / sqrt(sum of squares / count + eps) over the last dimension, which is kept. One pass over x."""
-    return (torch.linalg.vector_norm(x, dim=-1, keepdim=True).square() / count + eps).rsqrt()
+    squares: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True).square()
+    return (squares / count + eps).rsqrt()
 
 
 def rotate(x: Tensor, positions: Tensor, dims: int, base: float) -> Tensor:

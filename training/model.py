@@ -66,7 +66,7 @@ class DeltaNet(nn.Module):
         mixed = self.qkv(x).transpose(1, 2)
         mixed = F.conv1d(F.pad(mixed, (s.kernel - 1, 0)), self.conv[:, None].to(mixed.dtype), groups=3 * inner)
         mixed = F.silu(mixed).transpose(1, 2).float()
-        q, k, v = (part.reshape(batch, time, s.state_heads, -1) for part in mixed.split(inner, -1))
+        q, k, v = (part.reshape(batch, time, s.state_heads, -1) for part in mixed.chunk(3, -1))
         strength = torch.sigmoid(self.beta(x).float())
         decay = -self.log_decay.exp() * F.softplus(self.alpha(x).float() + self.dt)
         with torch.autocast(x.device.type, enabled=False):
@@ -148,8 +148,9 @@ class TinyHybrid(nn.Module):
 def _initialise(model: TinyHybrid) -> None:
     """Normal(0, 0.02), outputs smaller with depth; DeltaNets that remember.
 
-    Slow head: half-life of hundreds of tokens; fast head: tens. The convolutions start as "key of the token before, value
-    and query of this one" with equal query and key matrices: what followed this token before can be read at once.
+    Slow head: half-life of hundreds of tokens; fast head: tens. The convolutions start as "key of the token before,
+    value and query of this one" with equal query and key matrices: what followed this token before can be read at
+    once. (Such starts are called mimetic: Trockman et al., arXiv 2410.11135.)
     """
     shape = model.shape
     for name, parameter in model.named_parameters():

@@ -17,7 +17,7 @@ _A, _B, _C = 3.4445, -4.7750, 2.0315
 
 def orthogonal(matrix: Tensor, steps: int = 5) -> Tensor:
     """A matrix with the same singular vectors and singular values near 1 (0.7 to 1.2)."""
-    x = matrix.bfloat16()
+    x: Tensor = matrix.bfloat16()
     tall = x.shape[0] > x.shape[1]
     x = x.t() if tall else x
     x = x / (x.norm() + 1e-7)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Plan", "Stage"]
+__all__ = ["REFINING", "Plan", "Stage"]
 
 
 @dataclass(frozen=True)
@@ -43,3 +43,14 @@ class Plan:
     def learning_rate(self, step: int, seen: int) -> float:
         left = 1 - seen / self.tokens
         return self.rate * min(1.0, (step + 1) / self.warmup) * max(0.02, min(1.0, left / self.decay))
+
+
+REFINING = Plan(
+    tokens=3_000_000,
+    rate=1.2e-3,
+    warmup=20,
+    decay=0.7,
+    rows=3,
+    stages=(Stage(0.6, 0.04, 0.25, 0.15), Stage(1.0, 0.02, 0.5, 0.3)),
+)
+"""For a network that can copy already: episodes nearly alone, gentler steps."""

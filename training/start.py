@@ -74,6 +74,6 @@ def narrowed(weights: dict[str, Tensor], shape: Shape, inner: int) -> tuple[dict
 
 def _tokenizer(tokens: list[str], merges: list[str]) -> Tokenizer:
     plain = {token: i for i, token in enumerate(tokens) if token not in SPECIAL and not token.startswith("[PAD")}
-    tokenizer = new_tokenizer(plain, [tuple(merge.split(" ", 1)) for merge in merges])
+    tokenizer = new_tokenizer(plain, [(left, right) for left, _, right in (merge.partition(" ") for merge in merges)])
     tokenizer.add_special_tokens(list(SPECIAL))
     return tokenizer

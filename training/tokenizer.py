@@ -67,7 +67,7 @@ def encode(tokenizer: Tokenizer, parts: Iterable[tuple[str, bool]]) -> list[int]
             continue
         start = 0
         for match in _TAG.finditer(text):
-            texts += [text[start : match.start()], tokenizer.token_to_id(match.group())]
+            texts += [text[start : match.start()], tokenizer.token_to_id(match.group()) or 0]
             start = match.end()
         texts.append(text[start:])
     return _joined(tokenizer, texts)

@@ -11,42 +11,36 @@ import random
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, cast
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from tokenizers import Tokenizer
-from torch import Tensor
+from torch import Tensor, nn
 
-from .model import Shape, TinyHybrid
 from .optim import Muon
 from .samples import copy_rows, packed_rows
 from .schedule import Plan, Stage
 
-__all__ = ["Trainer"]
+__all__ = ["Network", "Trainer"]
+
+
+class Network(Protocol):
+    """What is trained: a torch module with these three, `mtp` only where it has such a layer."""
+
+    def trunk(self, tokens: Tensor) -> Tensor: ...
+    def head(self, hidden: Tensor) -> Tensor: ...
 
 
 class Trainer:
-    """Trains one network. `folder` gets `checkpoint.pt` and `log.jsonl`; a checkpoint that is there is gone on with."""
+    """Trains `network` in place. `folder` gets `checkpoint.pt` and `log.jsonl`; a checkpoint that is there is gone on
+    with."""
 
-    def __init__(
-        self,
-        tokenizer: Tokenizer,
-        shape: Shape,
-        plan: Plan,
-        folder: Path,
-        *,
-        seed: int = 0,
-        weights: dict[str, Tensor] | None = None,
-    ) -> None:
-        torch.manual_seed(seed)
-        self.tokenizer, self.shape, self.plan, self.folder, self.seed = tokenizer, shape, plan, folder, seed
-        self.model = TinyHybrid(shape)
-        if weights is not None:
-            self.model.load_state_dict(weights)
-        matrices = {n: p for n, p in self.model.named_parameters() if _is_matrix(n, p)}
-        others = [p for n, p in self.model.named_parameters() if n not in matrices]
+    def __init__(self, network: nn.Module, tokenizer: Tokenizer, plan: Plan, folder: Path, *, seed: int = 0) -> None:
+        self.network, self.tokenizer, self.plan, self.folder, self.seed = network, tokenizer, plan, folder, seed
+        matrices = {n: p for n, p in network.named_parameters() if _is_matrix(n, p)}
+        others = [p for n, p in network.named_parameters() if n not in matrices]
         self.optimizers: list[torch.optim.Optimizer] = [
             Muon(matrices.values(), weight_decay=0.05),
             torch.optim.AdamW(others, betas=(0.9, 0.95), weight_decay=0.01),
@@ -60,12 +54,12 @@ class Trainer:
     def checkpoint(self) -> Path:
         return self.folder / "checkpoint.pt"
 
-    def run(self, *, save_every: float = 240.0, log: Callable[[dict[str, Any]], None] | None = None) -> TinyHybrid:
-        """Train until the plan's tokens are seen; returns the network. Saves every `save_every` seconds and at the end."""
+    def run(self, *, save_every: float = 240.0, log: Callable[[dict[str, Any]], None] | None = None) -> None:
+        """Train until the plan's tokens are seen. Saves every `save_every` seconds and last."""
         saved = began = time.monotonic()
         tokens_before, sums = self.seen, _Sums()
         while self.seen < self.plan.tokens:
-            sums.add(self._one_step())
+            sums.add(self.one_step())
             if self.step % 20 == 0:
                 rate = (self.seen - tokens_before) / (time.monotonic() - began)
                 entry = {"step": self.step, "tokens": self.seen, "per_second": round(rate), **sums.means()}
@@ -78,12 +72,11 @@ class Trainer:
                 self.save()
                 saved = time.monotonic()
         self.save()
-        return self.model
 
     def save(self) -> None:
         """Write the checkpoint, whole or not at all."""
         state = {
-            "model": self.model.state_dict(),
+            "model": self.network.state_dict(),
             "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
             "step": self.step,
             "seen": self.seen,
@@ -93,12 +86,13 @@ class Trainer:
         os.replace(draft, self.checkpoint)
 
     def _load(self, state: dict[str, Any]) -> None:
-        self.model.load_state_dict(state["model"])
+        self.network.load_state_dict(state["model"])
         for optimizer, kept in zip(self.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(kept)
         self.step, self.seen = state["step"], state["seen"]
 
-    def _one_step(self) -> dict[str, float]:
+    def one_step(self) -> dict[str, float]:
+        """Train on the next batch; returns its losses and shares of tokens that were right."""
         plan, stage = self.plan, self.plan.stage(self.seen)
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
@@ -106,9 +100,9 @@ class Trainer:
         tokens, mask, kind = self._batch(stage)
         with torch.autocast("cpu", dtype=torch.bfloat16):
             losses, facts = self._losses(tokens, mask, stage.mtp if kind != "copy" else 0.0)
-        self.model.zero_grad(set_to_none=True)
+        self.network.zero_grad(set_to_none=True)
         losses.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        torch.nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
         for optimizer in self.optimizers:
             optimizer.step()
         self.step += 1
@@ -129,11 +123,12 @@ class Trainer:
         return torch.from_numpy(tokens), torch.from_numpy(mask), "episode"
 
     def _losses(self, tokens: Tensor, mask: Tensor, mtp: float) -> tuple[Tensor, dict[str, float]]:
-        hidden = self.model.trunk(tokens)
+        network: Any = self.network
+        hidden = network.trunk(tokens)
         loss, right = self._loss(hidden[:, :-1], tokens[:, 1:], mask[:, 1:])
         facts = {"loss": loss.item(), "right": right}
-        if mtp:
-            ahead = self.model.mtp(tokens[:, 1:-1], hidden[:, :-2])
+        if mtp and hasattr(network, "mtp"):
+            ahead = network.mtp(tokens[:, 1:-1], hidden[:, :-2])
             extra, right = self._loss(ahead, tokens[:, 2:], mask[:, 2:])
             facts["mtp_right"] = right
             loss = loss + mtp * extra
@@ -142,7 +137,9 @@ class Trainer:
     def _loss(self, hidden: Tensor, wanted: Tensor, mask: Tensor) -> tuple[Tensor, float]:
         """Cross entropy over the learnt tokens, and the share of them that the network gets right."""
         learnt = mask > 0
-        logits = self.model.head(hidden[learnt]).float()
+        if not learnt.any():  # rows that hold nothing but system blocks
+            return hidden.sum() * 0.0, 0.0
+        logits = cast(Network, self.network).head(hidden[learnt]).float()
         wanted = wanted[learnt]
         right = (logits.detach().argmax(-1) == wanted).float().mean().item()
         return F.cross_entropy(logits, wanted), right

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,26 @@ from agentloop.templates import Qwen38  # noqa: E402
 from training.delta import gated_delta_rule  # noqa: E402
 from training.episodes import episode, segments  # noqa: E402
 from training.export import export  # noqa: E402
+from training.export_lfm2 import export_lfm2  # noqa: E402
 from training.model import Shape, TinyHybrid  # noqa: E402
+from training.model_lfm2 import Lfm2Shape, TinyLfm2  # noqa: E402
 from training.samples import copy_rows, encoded, packed_rows  # noqa: E402
-from training.schedule import Plan  # noqa: E402
+from training.schedule import Plan, Stage  # noqa: E402
+from training.start import narrowed, read_gguf  # noqa: E402
 from training.tokenizer import encode, train_tokenizer  # noqa: E402
 from training.train import Trainer  # noqa: E402
 
 SHAPE = Shape(vocabulary=640, layers=3, interval=3, width=64, heads=2, kv_heads=1, inner=96, state_heads=2)
 PLAN = Plan(tokens=4 * 512, rows=2, length=256, warmup=2)
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Two threads of a busy machine wait for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")
@@ -57,21 +70,56 @@ def test_logits_and_tokens_are_those_of_llama_cpp(tokenizer: Any, tmp_path: Path
             assert np.abs(got - wanted[cut - 1]).max() < 1e-3 * np.ptp(wanted[cut - 1])
 
 
-def test_mtp_drafts_are_those_of_the_network(tokenizer: Any, tmp_path: Path) -> None:
-    """The MTP layer in llama.cpp predicts what ours predicts: with random weights a wrong form would agree on none."""
+def test_logits_of_lfm2_are_those_of_llama_cpp(tokenizer: Any, tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    shape = Lfm2Shape(vocabulary=640, layers=3, width=64, heads=2, kv_heads=1, inner=96)
+    model = TinyLfm2(shape)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.05)
+    path = export_lfm2(model.state_dict(), shape, tokenizer, tmp_path / "m.gguf", "F32", Qwen38.jinja())
+    ids = encode(tokenizer, segments(episode(3)))[:200]
+    with torch.no_grad():
+        wanted = model.head(model.trunk(torch.tensor([ids])))[0, -1].numpy()
+    with Engine.load(path, n_ctx=1024, sequences=1) as engine:
+        sequence = engine.sequence()
+        sequence.extend(ids)
+        assert np.abs(sequence.logits() - wanted).max() < 1e-3 * np.ptp(wanted)
+
+
+def test_a_file_reads_back_as_the_weights_it_was_written_from(tokenizer: Any, tmp_path: Path) -> None:
+    model = random_network()
+    path = export(model.state_dict(), SHAPE, tokenizer, tmp_path / "m.gguf", "F32")
+    weights, shape, again = read_gguf(path)
+    assert shape == SHAPE
+    assert set(weights) == set(model.state_dict())
+    for name, value in model.state_dict().items():
+        assert torch.allclose(weights[name], value, atol=1e-5), name
+    pieces = segments(episode(1))
+    assert encode(again, pieces) == encode(tokenizer, pieces)
+    narrow, smaller = narrowed(weights, shape, 48)
+    TinyHybrid(smaller).load_state_dict(narrow)
+    with pytest.raises(ValueError, match="not fewer"):
+        narrowed(weights, shape, 100)
+
+
+def test_the_mtp_layer_drafts_in_llama_cpp(tokenizer: Any, tmp_path: Path) -> None:
+    """Layers that add next to nothing repeat the last token, and an MTP layer that passes its token on foresees it."""
     model = random_network(2)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith(("o.weight", "down.weight")):
+                parameter.mul_(0.01)
+        model.embedding.weight.normal_()
+        model.mtp_join.weight.copy_(torch.cat([torch.eye(64), torch.zeros(64, 64)], 1))
     path = export(model.state_dict(), SHAPE, tokenizer, tmp_path / "m.gguf", "F32", template=Qwen38.jinja())
     with Engine.load(path, n_ctx=1024, sequences=1, drafters=["mtp"]) as engine:
         sequence = engine.sequence()
-        sequence.extend(encode(tokenizer, segments(episode(4), with_system=False))[:120])
-        out = [token.id for token in sequence.generate(24)]
-        ids = list(sequence.tokens)
-        drafted = sequence.stats.drafted
-    assert len(out) == 24
-    assert sum(drafted.values()) > 0
-    with torch.no_grad():
-        tokens = torch.tensor([ids])
-        assert model.head(model.trunk(tokens))[0, -25:-1].argmax(-1).tolist() == out
+        sequence.extend([*range(40, 90), 77])
+        assert [token.id for token in sequence.generate(24)] == [77] * 24
+        drafted, accepted = sequence.stats.drafted, sequence.stats.accepted
+    assert sum(drafted.values()) > 5
+    assert drafted == accepted
 
 
 def test_chunks_of_the_delta_rule_are_its_recurrence() -> None:
@@ -89,24 +137,24 @@ def test_chunks_of_the_delta_rule_are_its_recurrence() -> None:
 
 
 def test_a_resumed_training_is_an_unbroken_one(tokenizer: Any, tmp_path: Path) -> None:
-    whole = Trainer(tokenizer, SHAPE, PLAN, tmp_path / "whole").run()
-    first = Trainer(tokenizer, SHAPE, PLAN, tmp_path / "parts")
-    first.plan = dataclasses.replace(PLAN, tokens=1024)
-    first._one_step()
-    first._one_step()
+    whole, parts, resumed = random_network(3), random_network(3), random_network(4)
+    Trainer(whole, tokenizer, PLAN, tmp_path / "whole").run()
+    first = Trainer(parts, tokenizer, PLAN, tmp_path / "parts")
+    first.one_step()
+    first.one_step()
     first.save()
-    second = Trainer(tokenizer, SHAPE, PLAN, tmp_path / "parts")
+    second = Trainer(resumed, tokenizer, PLAN, tmp_path / "parts")
     assert (second.step, second.seen) == (2, 1024)
-    resumed = second.run()
+    second.run()
     for (name, a), b in zip(whole.state_dict().items(), resumed.state_dict().values(), strict=True):
         assert torch.equal(a, b), name
 
 
 def test_a_few_steps_learn_something(tokenizer: Any, tmp_path: Path) -> None:
-    plan = dataclasses.replace(PLAN, tokens=60 * 512, warmup=10, stages=(dataclasses.replace(PLAN.stages[-1]),))
+    plan = dataclasses.replace(PLAN, tokens=40 * 512, warmup=5, stages=(Stage(1.0, 0.0, 0.0, 0.3),))
     seen: list[dict[str, Any]] = []
-    Trainer(tokenizer, SHAPE, plan, tmp_path).run(log=seen.append)
-    assert seen[-1]["episode_loss"] < 0.6 * seen[0]["episode_loss"]
+    Trainer(random_network(), tokenizer, plan, tmp_path).run(log=seen.append)
+    assert seen[-1]["episode_loss"] < 0.8 * seen[0]["episode_loss"]
 
 
 def test_only_replies_are_learnt(tokenizer: Any) -> None:
