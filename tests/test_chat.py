@@ -294,3 +294,9 @@ def test_where_the_history_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert history_path() == tmp_path / "agentloop" / "chat_history"
     monkeypatch.delenv("XDG_STATE_HOME")
     assert history_path() == Path.home() / ".local" / "state" / "agentloop" / "chat_history"
+
+
+def test_the_page_about_chat_tells_every_command() -> None:
+    page = (Path(__file__).resolve().parent.parent / "docs" / "chat.md").read_text(encoding="utf-8")
+    told = set(re.findall(r"`(/[a-z]+)(?: \[?[A-Z]+\]?)?`", page.split("## Commands")[1].split("\n\n")[1]))
+    assert told == set(COMMANDS)
