@@ -98,6 +98,7 @@ class Speculator:
         draft = self._tried(drafter, lambda d: d.propose(seq._tokens, choice.k))
         spent = time.perf_counter() - started
         seq._counters.draft_s += spent
+        seq._counters.decode_s -= spent  # the step as a whole is timed by the generation
         if draft is None:
             return Draft([]), None, 0.0
         n_vocab = seq._engine.vocab.n_tokens

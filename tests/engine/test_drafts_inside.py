@@ -3,6 +3,7 @@ own head keeps the state that a cold one would have."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence as SequenceOf
 from typing import Any
 
@@ -127,6 +128,25 @@ def test_no_step_gives_more_tokens_than_are_left(hybrid: Engine) -> None:
         assert 1 <= len(tokens) <= left
     for s in (sequence, twin):
         s.close()
+
+
+def test_the_time_of_a_draft_is_counted_once(hybrid: Engine) -> None:
+    class Slow(Oracle):
+        def propose(self, tokens: SequenceOf[int], k: int) -> Draft:
+            time.sleep(0.01)
+            return super().propose(tokens, k)
+
+    sequence = hybrid.sequence()
+    sequence._drafters = []
+    sequence.extend(prompt(25))
+    eager(hybrid, 1)
+    sequence._drafters = [Slow([7] * 40, START, 1)]
+    before, started = sequence.stats, time.perf_counter()
+    list(sequence.generate(12))
+    wall, spent = time.perf_counter() - started, sequence.stats - before
+    assert spent.draft_s >= 0.1
+    assert 0 < spent.decode_s <= wall - spent.draft_s
+    sequence.close()
 
 
 def test_the_heads_state_is_that_of_a_cold_one() -> None:
