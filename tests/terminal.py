@@ -24,6 +24,7 @@ class Terminal:
 
     def __init__(self, *arguments: str, env: Mapping[str, str] | None = None) -> None:
         self._at = 0
+        self._bytes = b""
         self.raw = ""
         self.written = ""
         self._master, slave = pty.openpty()
@@ -67,6 +68,18 @@ class Terminal:
         before, self._at = self.written[self._at : found], found + len(text)
         return before
 
+    def interrupt(self, text: str) -> str:
+        """Ctrl-C until `text` comes: one that arrives between the prompt and the wait for a key is seen by Python with
+        the next key only."""
+        for _ in range(10):
+            self.press(CTRL_C)
+            until = time.monotonic() + 3
+            while time.monotonic() < until and self.written.find(text, self._at) < 0:
+                assert self._read(), f"the program ended before {text!r}: {self.written[self._at :]!r}"
+            if self.written.find(text, self._at) >= 0:
+                break
+        return self.expect(text)
+
     def leave(self, prompt: str = "> ") -> None:
         """Ctrl-D at the next prompt ends it, with exit code 0."""
         self.expect(prompt)
@@ -87,6 +100,7 @@ class Terminal:
             data = os.read(self._master, 65536)
         except OSError:  # the other end is closed
             return False
-        self.raw += data.decode("utf-8", "replace")
+        self._bytes += data  # a character may come in two parts
+        self.raw = self._bytes.decode("utf-8", "replace")
         self.written = STYLE.sub("", self.raw).replace("\r\n", "\n")
         return bool(data)

@@ -12,7 +12,7 @@ from agentloop.cli import main
 from agentloop.cli.commands import COMMANDS, complete
 from agentloop.cli.lines import history_path
 from agentloop.conversation.saved import read_saved
-from tests.terminal import COMMAND, CTRL_C, STYLE, UP, Terminal
+from tests.terminal import COMMAND, STYLE, UP, Terminal
 
 COST = re.compile(r"\(reused ([\d,]+), new ([\d,]+), recomputed ([\d,]+), generated ([\d,]+)\)")
 
@@ -170,8 +170,9 @@ def test_a_session_on_a_terminal(tmp_path: Path) -> None:
     with Terminal("chat", env={"XDG_STATE_HOME": str(tmp_path)}) as terminal:
         terminal.expect("/help lists the commands.")
         terminal.expect("> ")
-        terminal.press("half a line" + CTRL_C)
-        terminal.expect("Ctrl-D or /quit leaves.")
+        terminal.press("half a line")
+        terminal.expect("half a line")
+        terminal.interrupt("Ctrl-D or /quit leaves.")
         terminal.expect("> ")
         terminal.type("What is 12 * 7?\\")
         terminal.expect("… ")
@@ -209,8 +210,7 @@ def test_ctrl_c_stops_the_turn_and_go_goes_on(tmp_path: Path) -> None:
         terminal.expect("> ")
         terminal.type("The tests fail. Fix the bug in calc.py.")
         terminal.expect("→ run_tests()")
-        terminal.press(CTRL_C)
-        terminal.expect("(stopped) /go goes on, or write something else.")
+        terminal.interrupt("(stopped) /go goes on, or write something else.")
         terminal.expect("> ")
         (tmp_path / "test_calc.py").write_text("def test_add():\n    assert True\n")
         terminal.type("/go")
@@ -242,8 +242,7 @@ def test_approvals_are_asked_inline(tmp_path: Path) -> None:
         terminal.expect("The user denied this call: the battery is low")
         assert "84" not in terminal.expect("recomputed 0")
         ask("20 + 22")
-        terminal.press(CTRL_C)
-        assert "42" not in terminal.expect("(stopped) /go goes on")
+        assert "42" not in terminal.interrupt("(stopped) /go goes on")
         terminal.expect("> ")
         terminal.type("/go")
         terminal.expect("expression: 20 + 22")

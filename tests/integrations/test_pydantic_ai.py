@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("pydantic_ai", reason="the extra pydantic-ai is not installed")
 
 from pydantic import BaseModel
-from pydantic_ai import Agent, NativeOutput, Tool
+from pydantic_ai import Agent, NativeOutput, PromptedOutput, Tool
 from pydantic_ai.exceptions import ModelAPIError, ModelContextWindowExceededError, UnexpectedModelBehavior, UserError
 from pydantic_ai.messages import (
     ImageUrl,
@@ -25,6 +25,7 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 from pydantic_ai.models import ModelRequestParameters
+from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.settings import ModelSettings, ToolOrOutput
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.usage import UsageLimits
@@ -313,7 +314,7 @@ def test_what_does_not_fit_and_what_is_no_text(model: AgentLoopModel) -> None:
     assert agent.run_sync("Hello!").output
 
 
-def test_a_closed_engine_is_said(tmp_path: Any) -> None:
+def test_a_closed_engine_is_said() -> None:
     engine = Engine.load(n_ctx=1024)
     model = AgentLoopModel(engine)
     engine.close()
@@ -353,7 +354,7 @@ def test_an_error_of_the_engine_is_one_of_the_model() -> None:
     assert Agent(model).run_sync("Go.").output == "fine"
 
 
-def test_what_went_through_the_model(engine: Engine) -> None:
+def test_what_went_through_the_model() -> None:
     """The engine's own count of rows, not that of turns: each token of three requests went through once."""
     with Engine.load(n_ctx=4096, drafters="none") as plain:
         model = AgentLoopModel(plain)
@@ -389,3 +390,25 @@ def test_conversations_are_bounded(engine: Engine) -> None:
     model.close()
     assert agent.run_sync("Hello!").output
     model.close()
+
+
+def test_prompted_output_and_a_model_to_fall_back_on() -> None:
+
+    first = AgentLoopModel(ScriptedEngine([DecodeError(1, 7, "no memory")]))
+    second = AgentLoopModel(ScriptedEngine([say('{"yes": true, "number": 7}')]))
+    result = Agent(FallbackModel(first, second), output_type=PromptedOutput(Answer)).run_sync("Go.")
+    assert result.output == Answer(yes=True, number=7)
+
+
+def test_a_conversation_that_another_run_uses_is_left_alone(model: AgentLoopModel) -> None:
+    """Two runs at once on one history: neither waits for the other's conversation, and both are right."""
+    agent = Agent(model, tools=[calculator])
+    history = agent.run_sync("What is 12 * 7?").all_messages()
+
+    async def main() -> list[Any]:
+        runs = (agent.run(f"What is {a} + {a}?", message_history=history) for a in (11, 21))
+        return await asyncio.gather(*runs)
+
+    outputs = [result.output for result in asyncio.run(main())]
+    assert "22" in outputs[0]
+    assert "42" in outputs[1]

@@ -104,7 +104,8 @@ class LiveConversations:
             live.ends.append(len(live.history))
             live.asked, live.busy = [], False
             if not any(kept.head == live.head for kept in self._heads):
-                self._heads.append(live.fork(0))
+                with suppress(AgentLoopError):  # without it the next run decodes its head again; the answer stands
+                    self._heads.append(live.fork(0))
             for kept in (self._lives, self._heads):
                 for old in [old for old in kept[: -self.limit] if not old.busy]:
                     old.conversation.close()
