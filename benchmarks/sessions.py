@@ -15,14 +15,14 @@ from typing import Any, Protocol
 
 from agentloop import CancelToken, Conversation, Engine, Thinking
 from agentloop.engine import Sequence as TokenSequence
-from agentloop.engine.seam import VocabLike
+from agentloop.engine.seam import SequenceLike, SequenceStats, VocabLike
 from agentloop.exceptions import DecodeCancelled
 from agentloop.templates import Template, for_model
 from agentloop.templates.base import ReplyEnd
 
 from .trace import INSTRUCTIONS, TOOLS, Step
 
-__all__ = ["AgentloopSession", "Counter", "Session", "Turn", "has_tools"]
+__all__ = ["AgentloopSession", "Counter", "Session", "Turn", "has_tools", "prompt_rows"]
 
 
 @dataclass(slots=True)
@@ -85,6 +85,13 @@ class Counter:
         return [{"role": "tool", "tool_call_id": i, "content": text} for i, text in zip(ids, texts, strict=True)]
 
 
+def prompt_rows(sequence: SequenceLike, spent: SequenceStats, *, cut: bool) -> int:
+    """How many rows of a turn without drafts were its prompt: every token of the reply but the first took a row of its
+    own. Behind a reply that was cut, the last token may have been decoded too."""
+    behind = cut and sequence.n_decoded == len(sequence)  # type: ignore[attr-defined]
+    return spent.evaluated - (spent.generated - 1 + behind)
+
+
 class AgentloopSession:
     """agentloop's own Conversation, without drafts, so that rows of the model and tokens are one to one."""
 
@@ -140,9 +147,8 @@ class AgentloopSession:
             finish = "cancelled"
         wall = time.perf_counter() - started
         spent = sequence.stats - before
-        # Every token of the reply but the first takes a row of its own; the rest is the prompt.
-        rows = spent.generated - 1 + (finish == "cancelled" and sequence.n_decoded == len(sequence))
-        return Turn(new, spent.evaluated - rows, spent.generated, first or wall, wall, finish)
+        evaluated = prompt_rows(sequence, spent, cut=finish == "cancelled")
+        return Turn(new, evaluated, spent.generated, first or wall, wall, finish)
 
     def restart(self) -> None:
         path = self.folder / "session.json"
