@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .compaction import Compaction, CompactionResult
+from .constraining import ToolChoice
 from .conversation import Conversation
 from .history import from_openai, to_openai
 from .saved import read_saved
@@ -16,6 +17,7 @@ __all__ = [
     "Conversation",
     "Difference",
     "Thinking",
+    "ToolChoice",
     "Turn",
     "TurnReply",
     "from_openai",
