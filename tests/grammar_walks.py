@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 
 import numpy as np
@@ -34,8 +35,18 @@ SOUP = (
 ENDS = ("\n</parameter>\n", "x>\n", "</function>\n", '"', "}", "]", '"}', "null", "0", "true", ",")
 
 
-def walk(constraint: Constraint, vocab: ByteVocab, random: Random, *, steps: int = 60, most: int = 600) -> list[int]:
-    """Ids of a whole text: `steps` random ones, then what ends it soonest. AssertionError when it does not end."""
+def walk(
+    constraint: Constraint,
+    vocab: ByteVocab,
+    random: Random,
+    *,
+    steps: int = 60,
+    most: int = 600,
+    soup: Sequence[str] = SOUP,
+    ends: Sequence[str] | None = None,
+) -> list[int]:
+    """Ids of a whole text: `steps` random ones, then what ends it soonest: the first of ENDS that fits, or any of
+    `ends`. AssertionError when it does not end."""
     ids: list[int] = []
 
     def take(new: list[int]) -> None:
@@ -53,9 +64,10 @@ def walk(constraint: Constraint, vocab: ByteVocab, random: Random, *, steps: int
         allowed = np.flatnonzero(constraint.allowed())
         specials = [int(token) for token in allowed if int(token) in vocab.special_tokens()]
         late = step > steps
+        ending = ENDS if ends is None else random.sample(ends, len(ends))
         if late and specials:
             take(specials[-1:])
             continue
-        new = next((new for text in ENDS if (new := fits(text))), []) if late else fits(random.choice(SOUP))
+        new = next((new for text in ending if (new := fits(text))), []) if late else fits(random.choice(soup))
         take(new if new and (late or random.random() < 0.5) else [int(random.choice(allowed))])
-    raise AssertionError(f"no end: {vocab.decode(ids)!r}")
+    raise AssertionError(f"no end: {vocab.decode(ids)[:300]!r}")

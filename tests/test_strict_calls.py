@@ -21,12 +21,13 @@ from agentloop.engine.constraint import Grammar
 from agentloop.engine.seam import Sampling
 from agentloop.events import ToolStarted
 from agentloop.exceptions import ConstraintError, TemplateError
-from agentloop.templates import Lfm25, Qwen38
+from agentloop.templates import JinjaTemplate, Qwen38
 from agentloop.testing import ScriptedEngine, say, think
 from agentloop.tools import Tool, tool
 from agentloop.tools.samples import calculator, get_weather
 
 ANSWER: dict[str, Any] = {"type": "boolean"}
+PLAIN = JinjaTemplate("{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}")
 
 
 def schema(name: str, properties: dict[str, Any], required: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -139,11 +140,11 @@ def test_some_are_strict_and_some_are_not(engine: Engine) -> None:
 
 
 def test_a_template_without_a_grammar_says_so(engine: Engine) -> None:
-    lfm = Conversation(ScriptedEngine([]), tools=TOOLS, template=Lfm25())
-    lfm.user("Go.")
+    plain = Conversation(ScriptedEngine([]), tools=TOOLS, template=PLAIN)
+    plain.user("Go.")
     with pytest.raises(TemplateError, match="cannot be strict"):
-        lfm.reply(strict=True)
-    assert lfm.pending, "the message waits"
+        plain.reply(strict=True)
+    assert plain.pending, "the message waits"
     c = Conversation(engine, template=Qwen38())
     c.user("Go.")
     with pytest.raises(ConstraintError, match="does not compile"):
@@ -227,9 +228,9 @@ def test_an_agent_of_strict_tools_runs_them(engine: Engine) -> None:
 
 def test_strict_tools_of_another_template_are_only_validated() -> None:
     strict = Tool(lambda: "fine", name="look", description="Look.", strict=True)
-    agent: Agent[None, str] = Agent(ScriptedEngine([say("Hello.")]), tools=[strict], template=Lfm25())
+    agent: Agent[None, str] = Agent(ScriptedEngine([say("Hello.").direct]), tools=[strict], template=PLAIN)
     assert agent.run_sync("Hi").output == "Hello."
-    agent = Agent(ScriptedEngine([say("Hello.")]), tools=[strict], template=Lfm25(), strict=True)
+    agent = Agent(ScriptedEngine([say("Hello.").direct]), tools=[strict], template=PLAIN, strict=True)
     with pytest.raises(TemplateError, match="cannot be strict"):
         agent.run_sync("Hi")
 

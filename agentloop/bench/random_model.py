@@ -35,7 +35,7 @@ _SPECIAL = (
 class RandomModel:
     """Sizes of a model to write. The defaults make a file of about 1 MB that decodes a token in a fraction of a
     millisecond. `half` stores matrices as 16-bit floats. The vocabulary is one token per byte, the special tokens of
-    the Qwen family, and fillers up to `vocab`; it is the same for every architecture.
+    the Qwen family, those in `special`, and fillers up to `vocab`; it is the same for every architecture.
     lfm2 has heads of embd // heads, whatever `head_dim` says."""
 
     architecture: Architecture = "qwen35"
@@ -56,6 +56,7 @@ class RandomModel:
     seed: int = 0
     half: bool = False
     template: str | None = None
+    special: tuple[str, ...] = ()
 
 
 QWEN35_08B = RandomModel(
@@ -111,7 +112,7 @@ def _vocabulary(w: Any, model: RandomModel) -> None:
     tokens = [*(characters[b] for b in range(256)), "th"]
     types = [1] * 257
     special = {}
-    for text, kind in _SPECIAL:
+    for text, kind in (*_SPECIAL, *((text, 3) for text in model.special)):
         special[text] = len(tokens)
         tokens.append(text)
         types.append(kind)

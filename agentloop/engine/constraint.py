@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Constrained", "Constraint", "Grammar"]
 
 _KEPT = 64  # compiled grammars kept for each vocabulary
+_FUEL = 4_000_000  # expressions that one mask may make of its regular expressions, some 70 ns each and once only
 
 
 class Grammar:
@@ -185,9 +186,9 @@ def _compiled(text: str, vocab: VocabLike) -> LLMatcher:
             known = _known[vocab] = _Known(vocab)
         matcher = known.grammars.get(text)
         if matcher is None:
-            from llguidance import LLMatcher
+            from llguidance import LLMatcher, LLParserLimits
 
-            matcher = LLMatcher(known.tokenizer, text, log_level=0)
+            matcher = LLMatcher(known.tokenizer, text, log_level=0, limits=LLParserLimits(step_lexer_fuel=_FUEL))
             if matcher.is_error():
                 raise ConstraintError(f"the grammar does not compile: {_first_line(matcher.get_error())}")
             known.grammars[text] = matcher

@@ -19,7 +19,7 @@ from ..arguments.narrowing import narrowed
 from .call_tags import unquoted
 from .call_values import Form, JsonForm, TextForm, WordForm, value_forms
 
-__all__ = ["call_grammar", "json_rule"]
+__all__ = ["call_grammar", "json_rule", "literal", "regex_between_slashes"]
 
 _CLOSE = "\n</parameter>\n"
 _CLOSE_REGEX = r"\n<\/parameter>\n"
@@ -54,12 +54,12 @@ def call_grammar(
     if not tools:
         raise ValueError("there are no tools, so no call may be written")
     lines: list[str] = []
-    foot = f"{_literal('</function>' + chr(10))} {closer}"
+    foot = f"{literal('</function>' + chr(10))} {closer}"
     for i, tool in enumerate(tools):
         function = tool.get("function", tool)
         name = str(function["name"])
         schema = function.get("parameters") or {"type": "object", "properties": {}}
-        head = _literal(f"\n<function={name}>\n")
+        head = literal(f"\n<function={name}>\n")
         wanted = strict is None or name in strict
         body = _Parameters(f"t{i}", schema, patterns).rules() if wanted else None
         if body is None:
@@ -99,7 +99,7 @@ class _Parameters:
         names = [*required, *(name for name in properties if name not in required and _can_stand_in_tag(name))]
         for i, name in enumerate(names):
             self.lines.append(
-                f"{self.name}p{i}: {_literal(f'<parameter={name}>' + chr(10))} ({self._value(i, properties[name])})"
+                f"{self.name}p{i}: {literal(f'<parameter={name}>' + chr(10))} ({self._value(i, properties[name])})"
             )
         if not names:
             return '""', self.lines
@@ -120,10 +120,10 @@ class _Parameters:
 
     def _form(self, name: str, form: Form) -> str:
         if isinstance(form, WordForm):
-            return _literal(form.text + _CLOSE)
+            return literal(form.text + _CLOSE)
         if isinstance(form, JsonForm):
             self.lines.append(f"{name}: {json_rule(form.schema, self.schema)}")
-            return f"{name} {_literal(_CLOSE)}"
+            return f"{name} {literal(_CLOSE)}"
         assert isinstance(form, TextForm)
         pattern = form.pattern if self.patterns else None
         if pattern is None and form.shortest == 0 and form.longest is None:
@@ -137,11 +137,9 @@ class _Parameters:
             )
             return name
         counted = form.longest if form.longest is not None and form.longest <= _COUNTED else ""
-        terminal = name.upper()
-        self.lines.append(
-            f"{terminal}V: UNCLOSED & {_regex(pattern)} & /(?s:.{{{min(form.shortest, _COUNTED)},{counted}}})/"
-        )
-        self.lines.append(f"{terminal}: {terminal}V {_literal(_CLOSE)}")
+        terminal, whole = name.upper(), regex_between_slashes(pattern)
+        self.lines.append(f"{terminal}V: UNCLOSED & {whole} & /(?s:.{{{min(form.shortest, _COUNTED)},{counted}}})/")
+        self.lines.append(f"{terminal}: {terminal}V {literal(_CLOSE)}")
         self.lines.append(f"{name}[lazy]: {terminal}")
         return name
 
@@ -150,11 +148,12 @@ def _can_stand_in_tag(name: str) -> bool:
     return bool(name) and unquoted(name) == name and ">" not in name and "\n" not in name
 
 
-def _literal(text: str) -> str:
+def literal(text: str) -> str:
+    """A text of the grammar that stands for itself."""
     return json.dumps(text)
 
 
-def _regex(pattern: str) -> str:
+def regex_between_slashes(pattern: str) -> str:
     """A regular expression between slashes."""
     out, escaped = [], False
     for character in pattern:

@@ -15,9 +15,10 @@ from typing import Any
 from ..arguments import encode_value
 from ..arguments._reader import Reader
 
-__all__ = ["JsonForm", "TextForm", "WordForm", "value_forms"]
+__all__ = ["NOTES", "JsonForm", "TextForm", "WordForm", "value_forms"]
 
-_NOTES = frozenset({"title", "description", "default", "examples", "deprecated", "$comment", "readOnly", "writeOnly"})
+NOTES = frozenset({"title", "description", "default", "examples", "deprecated", "$comment", "readOnly", "writeOnly"})
+"""Keywords that rule out no value."""
 _LONGEST = 1000  # characters that a grammar counts
 
 
@@ -73,7 +74,7 @@ class _Forms:
     def of(self, schema: Any, seen: frozenset[str]) -> Iterable[Form]:
         if not isinstance(schema, Mapping):
             return [] if schema is False else [TextForm()]
-        rules = {key: value for key, value in schema.items() if key not in _NOTES}
+        rules = {key: value for key, value in schema.items() if key not in NOTES}
         if "const" in rules or "enum" in rules:
             values = [rules["const"]] if "const" in rules else rules["enum"]
             return [WordForm(encode_value(value)) for value in values if self.reader.fits(value, schema)]

@@ -10,12 +10,13 @@ The generation prompt opens no reasoning: a model that thinks writes `<think>` i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
 from ..exceptions import InvalidKnob
 from .base import Message, ReplyEnd, Segment, join
 from .lfm2_calls import value_text
+from .lfm2_constraint import list_grammar
 from .lfm2_reply import LfmReader, parse_lfm
 from .messages import any_text, normalise
 from .pieces import Pieces, to_json
@@ -44,6 +45,8 @@ class Lfm25:
 
     name: ClassVar[str] = "lfm2.5"
     end_of_turn: ClassVar[str] = "<|im_end|>"
+    call_opener: ClassVar[str] = _START
+    call_closer: ClassVar[str] = _STOP
 
     def __init__(self, bos_token: str = "<|startoftext|>") -> None:
         self._bos = bos_token
@@ -133,6 +136,12 @@ class Lfm25:
     ) -> LfmReader:
         """An incremental reader for one reply; `thinking` changes nothing."""
         return LfmReader(special, tools)
+
+    def call_grammar(
+        self, tools: Sequence[Mapping[str, Any]], strict: Collection[str] | None = None, *, patterns: bool = True
+    ) -> str:
+        """The grammar of calls, from behind the opening token to the end of the turn; see `lfm2_constraint`."""
+        return list_grammar(tools, strict, closer=self.call_closer, end=self.end_of_turn, patterns=patterns)
 
     def _knobs(self, knobs: Mapping[str, Any]) -> bool:
         """Whether old reasoning is kept."""
