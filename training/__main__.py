@@ -37,7 +37,7 @@ __all__ = ["SHORT_PLAN", "SHORT_SHAPE", "main", "make"]
 
 SHORT_SHAPE = Shape(width=128, heads=2, kv_heads=1, inner=256, state_heads=1, interval=3, layers=3)
 SHORT_LFM2 = Lfm2Shape(layers=3)
-SHORT_PLAN = Plan(tokens=400_000, rows=2)
+SHORT_PLAN = Plan(tokens=1_200_000, rows=2)
 SHORT_EPISODES = 500
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+import random
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,14 @@ torch = pytest.importorskip("torch", reason="torch is not installed: pip install
 pytest.importorskip("tokenizers", reason="tokenizers is not installed: pip install agentloop[training]")
 
 from agentloop import Engine  # noqa: E402
+from agentloop.engine.policy import Choice, Policy  # noqa: E402
 from agentloop.templates import Qwen38  # noqa: E402
 from training.delta import gated_delta_rule  # noqa: E402
+from training.drafter import BlockDraft, DraftShape, draft_loss, features  # noqa: E402
 from training.episodes import episode, segments  # noqa: E402
 from training.export import export  # noqa: E402
 from training.export_lfm2 import export_lfm2  # noqa: E402
+from training.make_drafter import export_drafter, train_drafter  # noqa: E402
 from training.model import Shape, TinyHybrid  # noqa: E402
 from training.model_lfm2 import Lfm2Shape, TinyLfm2  # noqa: E402
 from training.samples import copy_rows, encoded, packed_rows  # noqa: E402
@@ -43,6 +47,13 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return train_tokenizer(tmp_path_factory.mktemp("tokenizer") / "t.json", vocabulary=640, episodes=60)
+
+
+class Always(Policy):
+    """Drafts at every step, whatever the clock says."""
+
+    def choose(self, candidates: Iterable[tuple[str, int, int]]) -> Choice:
+        return Choice(0, min(3, max((most for _, _, most in candidates), default=0)))
 
 
 def random_network(seed: int = 1) -> Any:
@@ -114,12 +125,50 @@ def test_the_mtp_layer_drafts_in_llama_cpp(tokenizer: Any, tmp_path: Path) -> No
         model.mtp_join.weight.copy_(torch.cat([torch.eye(64), torch.zeros(64, 64)], 1))
     path = export(model.state_dict(), SHAPE, tokenizer, tmp_path / "m.gguf", "F32", template=Qwen38.jinja())
     with Engine.load(path, n_ctx=1024, sequences=1, drafters=["mtp"]) as engine:
+        engine.calibrate()
+        engine.policy = Always([1.0] * 4)
         sequence = engine.sequence()
         sequence.extend([*range(40, 90), 77])
         assert [token.id for token in sequence.generate(24)] == [77] * 24
         drafted, accepted = sequence.stats.drafted, sequence.stats.accepted
     assert sum(drafted.values()) > 5
     assert drafted == accepted
+
+
+def test_a_block_drafter_drafts_in_llama_cpp_what_it_drafts_here(tokenizer: Any, tmp_path: Path) -> None:
+    target = random_network(5)
+    torch.manual_seed(6)
+    drafter = BlockDraft(SHAPE, DraftShape(taps=(1, 2), layers=2, block=5, inner=96, mask=SHAPE.vocabulary - 1))
+    with torch.no_grad():
+        for parameter in drafter.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+    model = export(target.state_dict(), SHAPE, tokenizer, tmp_path / "m.gguf", "F32", template=Qwen38.jinja())
+    draft = export_drafter(drafter, tokenizer, tmp_path / "d.gguf", "F32")
+    ids = encode(tokenizer, segments(episode(6)))[:90]
+    tapped = features(target, torch.tensor(ids[:-1]), drafter.shape.taps)
+    with torch.no_grad():
+        tokens, anchor = torch.tensor(ids), torch.tensor([len(ids) - 1])
+        hidden = drafter(tapped, tokens, anchor, target.embedding.weight)[0, 1:]
+        wanted = (hidden @ target.embedding.weight.t()).argmax(-1).tolist()
+    with Engine.load(model, n_ctx=1024, sequences=1, drafters=["block"], draft_path=draft) as engine:
+        sequence = engine.sequence()
+        sequence.extend(ids[:-1])
+        block = next(one for one in sequence._drafters if one.name == "block")
+        with engine.lock:
+            assert block.propose(ids, 4).ids == wanted
+
+
+def test_a_drafter_learns_to_foresee(tokenizer: Any) -> None:
+    shape = DraftShape(taps=(1, 2), layers=1, block=4, inner=64, mask=SHAPE.vocabulary - 1)
+    target = random_network(7)
+    untrained = train_drafter(target, tokenizer, shape, steps=0, length=256)
+    trained = train_drafter(target, tokenizer, shape, steps=25, length=256)
+    rows, mask = packed_rows(tokenizer, random.Random(9), rows=1, length=256, system_share=0.0)
+    tokens, learnt = torch.from_numpy(rows[0]), torch.from_numpy(mask[0])
+    anchors = torch.arange(20, 240, 10)
+    with torch.no_grad():
+        before, after = (draft_loss(d, target, tokens, learnt, anchors)[0].item() for d in (untrained, trained))
+    assert after < 0.985 * before
 
 
 def test_chunks_of_the_delta_rule_are_its_recurrence() -> None:
@@ -178,8 +227,6 @@ def test_exercises_ask_for_what_was_there_before(tokenizer: Any) -> None:
 
 
 def test_rows_are_full_and_a_seed_is_a_batch(tokenizer: Any) -> None:
-    import random
-
     first = packed_rows(tokenizer, random.Random(1), rows=2, length=300, system_share=0.5)
     again = packed_rows(tokenizer, random.Random(1), rows=2, length=300, system_share=0.5)
     assert first[0].shape == (2, 300)
