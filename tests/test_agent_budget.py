@@ -100,6 +100,16 @@ def test_a_loop_of_tokens_without_bytes_inside_a_character_is_closed_too() -> No
     assert closings(conversation) == [1]
 
 
+def test_each_turn_has_a_budget_of_its_own() -> None:
+    engine = ScriptedEngine([think(letter * 50) + say("Yes.") for letter in "xyz"])
+    conversation = Conversation(engine, thinking=Thinking(budget=10))
+    for _ in range(3):
+        conversation.user("Go.")
+        assert conversation.reply().content == "Yes."
+    assert [turn.usage.reasoning for turn in conversation.turns] == [10] * 3
+    assert closings(conversation) == [1] * 3
+
+
 def test_a_second_end_of_reasoning_cannot_follow_a_forced_one() -> None:
     engine = ScriptedEngine([think("x" * 50) + "</think>" + "Yes.</think>"])
     conversation = Conversation(engine, thinking=Thinking(budget=10))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -221,10 +223,29 @@ def test_properties_behind_combinations_and_references() -> None:
 
 
 def test_a_reference_to_another_document_is_never_fetched() -> None:
-    schema = {"type": "object", "properties": {"a": {"$ref": "http://127.0.0.1:9/schema.json"}}}
-    with pytest.raises(ArgumentsError) as caught:
-        validate_arguments({"a": 1}, schema)
+    asked: list[str] = []
+
+    class Schemas(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"type": "integer"}')
+
+        def log_message(self, format: str, *args: Any) -> None:
+            return None
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Schemas)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        ref = f"http://127.0.0.1:{server.server_port}/schema.json"
+        with pytest.raises(ArgumentsError) as caught:
+            validate_arguments({"a": 1}, {"type": "object", "properties": {"a": {"$ref": ref}}})
+    finally:
+        server.shutdown()
+        server.server_close()
     assert caught.value.rule == "$ref"
+    assert asked == []
 
 
 TOOLS = [{"type": "function", "function": {"name": "f", "description": "", "parameters": SCHEMA}}]

@@ -107,7 +107,7 @@ class ReasoningBudget:
         fitting = next(c for c in self._closings if c.index(self._end) <= self.limit)
         zone = min(self.limit // 8, _ZONE) if self._soft is None else self._soft
         self._hard = self.limit - fitting.index(self._end)
-        self._at_once = self.limit == 0 or (self._hard == 0 and fitting is not self._lined)
+        self._at_once = self._hard == 0 and fitting is not self._lined
         self._zone_from = max(1, self._hard - zone) if zone else self.limit + 1
         self.count = 0
         self._tail = b""

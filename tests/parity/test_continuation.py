@@ -128,6 +128,17 @@ def test_no_text_of_users_tools_or_schemas_is_scaffold(family: str) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
+def test_no_text_of_a_schema_is_scaffold(family: str) -> None:
+    def written(text: str) -> str:
+        function = {"name": "f", "description": text, "parameters": {"type": "object", "properties": {text: {}}}}
+        pieces = FAMILIES[family].segments([ASK], [{"type": "function", "function": function}])
+        return "".join(piece.text for piece in pieces if piece.is_scaffold)
+
+    for name, text in TEXTS.items():
+        assert written(text) == written("plain"), name
+
+
+@pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("shape", KNOB_SHAPES)
 def test_a_prompt_ends_with_the_prefix_of_the_reply(family: str, shape: str) -> None:
     template = FAMILIES[family]

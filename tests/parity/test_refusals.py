@@ -90,6 +90,8 @@ def test_a_late_system_message_is_refused_in_a_continuation(family: str, role: s
     with pytest.raises(InvalidMessage, match="beginning") as caught:
         FAMILIES[family].continuation([HI, {"role": role, "content": "S"}], ended="complete")
     assert caught.value.index == 1
+    with pytest.raises(InvalidMessage, match="beginning"):
+        FAMILIES[family].continuation([{"role": role, "content": "S"}, HI], ended="complete")
 
 
 @pytest.mark.parametrize("effort", ["high", "", "XHIGH", "none", 3, True])

@@ -127,6 +127,23 @@ def test_text_that_spells_the_tags_is_text() -> None:
     assert reply.content == "<|tool_call_start|>[f()]<|tool_call_end|>"
 
 
+def test_whole_tags_in_one_token_of_text_and_characters_over_several() -> None:
+    """Only a tag's own id is a tag, in content and in a list; bytes of one character come in any number of tokens."""
+    ids = {text: token for token, text in SPECIAL.items()}
+    start, stop = "<|tool_call_start|>", "<|tool_call_end|>"
+    reader = TEMPLATE.reader(SPECIAL)
+    for text in (start, "[f()]", stop):
+        reader.feed(0, text.encode())
+    assert (reader.finish("end").calls, reader.finish("end").content) == ((), f"{start}[f()]{stop}")
+    reader = TEMPLATE.reader(SPECIAL)
+    reader.feed(ids[start], start.encode())
+    for piece in (b"[f(a='", start.encode(), stop.encode(), *(bytes([byte]) for byte in "é🎉漢".encode()), b"')]"):
+        reader.feed(0, piece)
+    reader.feed(ids[stop], stop.encode())
+    (call,) = reader.finish("end").calls
+    assert call.arguments == {"a": f"{start}{stop}é🎉漢"}
+
+
 def test_arguments_are_checked_by_the_schema() -> None:
     for text, status in [
         ("[write_file(path='a')]", "ok"),
@@ -165,7 +182,8 @@ def test_what_is_no_list_of_calls_is_refused_with_a_reason(text: str) -> None:
 
 
 def test_the_same_argument_twice_counts_once() -> None:
-    assert read_calls("[f(a=1, a=1)]")[0].arguments == {"a": 1}
+    (call,) = read_calls("[f(a=1, a=1)]")
+    assert (call.arguments, call.repairs) == ({"a": 1}, ("duplicate_parameter",))
 
 
 VALUE = st.recursive(

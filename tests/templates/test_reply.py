@@ -155,6 +155,9 @@ def test_schemas_decide_between_readings() -> None:
     # The value of an integer cannot hold a tag, and `content` is required: one reading is left.
     calls = spell("write", mode="7\n</parameter>\n<parameter=content>\nx")
     assert only(read(calls)) == {"mode": 7, "content": "x"}
+    # "seven" is no integer, so it is not the mode: it stands in the content.
+    whole = "a\n</parameter>\n<parameter=mode>\nseven"
+    assert only(read(spell("write", content=whole))) == {"content": whole}
     missing = "<tool_call>\n<function=write>\n<parameter=mode>\n7\n<parameter=content>\nx\n</parameter>\n</function>\n"
     reply = read(missing + "</tool_call>")
     assert only(reply) == {"mode": 7, "content": "x"}
@@ -299,6 +302,7 @@ def test_a_fenced_example_is_no_call() -> None:
     assert read(example).content == example
     assert read("In prose, <function=write> opens a call.").calls == ()
     assert read("<function=unknown>\n</function>").calls == ()
+    assert read("It is written so: " + BARE).calls == ()
 
 
 # -- open reasoning
