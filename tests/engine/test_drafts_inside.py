@@ -12,6 +12,7 @@ import pytest
 
 from agentloop.engine import Engine, Sampling, Token
 from agentloop.engine.drafters import Draft
+from agentloop.engine.drafters.mtp import MtpDrafter
 from agentloop.engine.sampling import Sampler
 from agentloop.engine.speculation import Speculator
 from tests.engine.exactness import TOLERANCE, Cold, check_counts
@@ -128,6 +129,43 @@ def test_no_step_gives_more_tokens_than_are_left(hybrid: Engine) -> None:
         assert 1 <= len(tokens) <= left
     for s in (sequence, twin):
         s.close()
+
+
+def test_drafters_see_the_rows_that_stay_and_no_others(hybrid: Engine) -> None:
+    class Seeing(Oracle):
+        seen: list[int]
+
+        def observe(self, ctx: Any, ids: SequenceOf[int], start: int, rows: int) -> None:
+            assert start == START + len(self.seen)
+            self.seen += ids[:rows]
+
+    sequence = hybrid.sequence()
+    sequence._drafters = []
+    sequence.extend(prompt(26))
+    expected = [t.id for t in plain(sequence).generate(40)]
+    eager(hybrid, 8)
+    twin = plain(sequence)
+    drafter = Seeing(expected, START, 8, wrong=5)
+    drafter.seen = []
+    twin._drafters = [drafter]
+    assert [t.id for t in twin.generate(40)] == expected
+    assert drafter.seen == expected[:-1]
+    for s in (sequence, twin):
+        s.close()
+
+
+def test_the_head_is_fed_each_token_with_the_hidden_row_before_it(hybrid: Engine) -> None:
+    sequence = hybrid.sequence()
+    drafter = next(d for d in sequence._drafters if d.name == "mtp")
+    assert isinstance(drafter, MtpDrafter)
+    sequence.extend(prompt(27)[:12])
+    with hybrid.lock:
+        rows = drafter._factory.rows_of(hybrid.context, 12)
+    assert drafter._due_ids == prompt(27)[:12]
+    assert not drafter._due_rows[0].any()
+    assert np.array_equal(np.stack(drafter._due_rows[1:]), rows[:-1])
+    assert np.array_equal(drafter._hidden, rows[-1])
+    sequence.close()
 
 
 def test_the_time_of_a_draft_is_counted_once(hybrid: Engine) -> None:

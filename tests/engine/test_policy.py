@@ -57,13 +57,35 @@ def test_a_change_of_width_is_paid_for_and_a_copy_stays_at_its_width() -> None:
     assert policy.choose([("suffix", 1, 1)]).k == 0
 
 
+def test_the_way_back_to_plain_decoding_is_charged_when_it_is_left() -> None:
+    policy = Policy([1.0, 1.1], switch_s=0.45)
+    taught(policy, "suffix", 1, 1, 1)
+    assert policy.choose([("suffix", 1, 1)]).k == 0  # 2 tokens for 1.1 and two changes
+    policy.timed(2, 1.1 + 0.45, "suffix", 1, 0.0)
+    assert policy.choose([("suffix", 1, 1)]).k == 1
+
+
+def test_a_dear_draft_is_not_made() -> None:
+    policy = Policy([1.0, 1.1, 1.2, 1.3])
+    taught(policy, "mtp", 0, 3, 3)
+    assert policy.choose([("mtp", 0, 3)]).k == 3
+    for _ in range(10):
+        policy.timed(4, 1.3, "mtp", 3, 3.0)
+    assert policy.choose([("mtp", 0, 3)]).k == 0
+
+
 def test_a_block_costs_the_same_for_any_length() -> None:
-    policy = Policy([1.0, 1.05, 1.1, 1.15, 1.2, 1.25, 1.3, 1.35, 1.4])
+    block, head = DraftCost("block"), DraftCost("mtp")
     for _ in range(30):
-        policy.timed(3, 1.1, "block", 2, 1.0)
-        policy.learn("block", 0, 2, 2)
-    taught(policy, "block", 0, 8, 7, 20)
-    assert policy.choose([("block", 0, 8)]).k >= 7  # by the token it would seem to cost 4
+        block.learn(2, 1.0)
+        head.learn(2, 1.0)
+    assert (block.fixed, block.each) == pytest.approx((1.0, 0.0))
+    assert (head.fixed, head.each) == pytest.approx((0.0, 0.5))
+    for k in (1, 4, 8) * 10:
+        block.learn(k, 1.0)
+        head.learn(k, 0.5 * k)
+    assert (block.fixed, block.each) == pytest.approx((1.0, 0.0), abs=1e-6)
+    assert (head.fixed, head.each) == pytest.approx((0.0, 0.5), abs=1e-6)
 
 
 @given(st.floats(0, 1e-2), st.floats(0, 1e-2), st.lists(st.integers(1, 16), min_size=8, max_size=60))

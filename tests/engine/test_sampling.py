@@ -177,3 +177,11 @@ def test_logprobs(embedded: Engine) -> None:
     expected = row[token.id] - row.max() - np.log(np.exp(row - row.max()).sum())
     assert token.logprob == pytest.approx(float(expected), abs=1e-6)
     sequence.close()
+
+
+def test_a_mask_comes_before_the_distribution_is_cut() -> None:
+    row = np.linspace(0.0, 9.0, 10).astype(np.float32)
+    allowed = np.zeros(10, bool)
+    allowed[[1, 2, 3]] = True
+    drawn = {Sampler(Sampling(temperature=1.0, top_k=2, seed=seed)).choose(row, [1], allowed) for seed in range(50)}
+    assert drawn == {2, 3}

@@ -410,5 +410,5 @@ def test_drafter_state_survives_fork_park_and_snapshot(tmp_path: Path) -> None:
         for name, copy in copies.items():  # three sequences over two slots: each was parked at least once
             list(copy.generate(60))
             rates[name] = copy.stats.accepted["mtp"] / copy.stats.drafted["mtp"]
-        assert rates["original"] > 0.4
+        assert rates["original"] > 0.55
         assert rates["fork"] == rates["restored"] == rates["original"]
