@@ -100,6 +100,28 @@ def test_a_loop_of_tokens_without_bytes_inside_a_character_is_closed_too() -> No
     assert closings(conversation) == [1]
 
 
+@pytest.mark.parametrize(
+    ("settings", "begins"),
+    [
+        ({"budget": 0}, "</think>"),
+        ({"budget": 1}, "\n</think>\n\n"),  # as the template writes reasoning that is empty
+        ({"budget": 2}, "x\n</think>\n\n"),
+        ({"budget": 9, "close": "Enough."}, "\nEnough.\n</think>\n\n"),
+        ({"budget": 10, "close": "Enough."}, "x\nEnough.\n</think>\n\n"),
+    ],
+)
+def test_a_budget_of_the_closing_text_alone_is_all_of_it(settings: dict[str, Any], begins: str) -> None:
+    conversation = Conversation(ScriptedEngine([think("x" * 50) + say("Yes.")]), thinking=Thinking(**settings))
+    conversation.user("Go.")
+    reply = conversation.reply()
+    turn = conversation.turns[0]
+    text = conversation.engine.vocab.decode(conversation.tokens[turn.prompt_end : turn.end]).decode()
+    assert text.startswith(begins)
+    assert reply.content == "Yes."
+    assert reply.usage.reasoning == settings["budget"]
+    assert closings(conversation) == [1]
+
+
 def test_each_turn_has_a_budget_of_its_own() -> None:
     engine = ScriptedEngine([think(letter * 50) + say("Yes.") for letter in "xyz"])
     conversation = Conversation(engine, thinking=Thinking(budget=10))

@@ -22,7 +22,7 @@ class Thinking:
 
     `budget` is enforced: at most so many reasoning tokens a turn, then `close` (None: the template's own words) and the
     end of reasoning are put in, and the model goes on with its answer or call. `enabled=False` starts every reply
-    behind an empty reasoning.
+    behind an empty reasoning, as the template writes it; models know that form better than what `budget=0` leaves.
 
     Words and budget must not contradict each other: `close` without a budget is a ValueError, and a budget that cuts
     short what `effort="xhigh"` asks for gives a warning.

@@ -107,7 +107,7 @@ class ReasoningBudget:
         fitting = next(c for c in self._closings if c.index(self._end) <= self.limit)
         zone = min(self.limit // 8, _ZONE) if self._soft is None else self._soft
         self._hard = self.limit - fitting.index(self._end)
-        self._at_once = self._hard == 0 and fitting is not self._lined
+        self._at_once = fitting if self._hard == 0 else ()
         self._zone_from = max(1, self._hard - zone) if zone else self.limit + 1
         self.count = 0
         self._tail = b""
@@ -126,7 +126,8 @@ class ReasoningBudget:
         return self._forced or not self._open
 
     def begin(self) -> ForcedClose | None:
-        """Before the first token: what has to follow the prompt at once, if the limit allows no token at all."""
+        """Before the first token: what has to follow the prompt at once, if the limit holds the closing text alone.
+        Where nobody asks, `allowed` lets only the first of these ids through, and `accept` gives out the others."""
         return self._force(self.reason) if self._at_once and not self.closed else None
 
     def accept(
@@ -146,6 +147,9 @@ class ReasoningBudget:
             return None
         self._tail = (self._tail + piece)[-64:]
         self._waits = in_draft
+        if self.count == 1 and self._at_once[:1] == (token,):
+            self._forced = True
+            return ForcedClose(self._at_once[1:], self.reason)
         if in_draft or (_missing_bytes(self._tail) and self.count < self.limit + _LATE):
             return None
         if self.count >= self._hard:
@@ -170,17 +174,22 @@ class ReasoningBudget:
         character may begin that the limit would cut, and one that has begun must go on in time; at a limit of 0 only
         the end of reasoning may come."""
         left = self.limit - self.count
-        if self.closed or self._waits or left > _LATE:
+        if self.closed or self._waits or (left > _LATE and not self._at_once):
             return None
         missing = _missing_bytes(self._tail)
+        if self.count == 0 and self._at_once:
+            return self._only(self._at_once[0])
         if left <= 0 and not missing:
-            only = np.zeros(self._vocab.n_tokens, dtype=np.bool_)
-            only[self._end] = True
-            return only
+            return self._only(self._end)
         if self._endings is None:
             self._endings = _Endings(self._vocab)
         fitting = self._endings.missing_behind(missing) < max(left, missing)
         return fitting if fitting.any() else None  # a vocabulary without single bytes
+
+    def _only(self, token: int) -> NDArray[np.bool_]:
+        mask = np.zeros(self._vocab.n_tokens, dtype=np.bool_)
+        mask[token] = True
+        return mask
 
     def _sentence_ended(self) -> bool:
         return _SENTENCE_END.search(self._tail.decode("utf-8", "ignore")) is not None

@@ -31,11 +31,16 @@ def is_whole(data: bytes) -> bool:
 
 
 def reason(
-    budget: ReasoningBudget, wanted: Sequence[int], *, masked: bool = True, likely: Sequence[bool] = (False,)
+    budget: ReasoningBudget,
+    wanted: Sequence[int],
+    *,
+    masked: bool = True,
+    likely: Sequence[bool] = (False,),
+    asks: bool = True,
 ) -> tuple[list[int], ForcedClose | None]:
     """A model that wants to reason in these tokens, again and again, and takes what is allowed; ends at a close."""
     tokens: list[int] = []
-    forced = budget.begin()
+    forced = budget.begin() if asks else None
     for token, is_likely in islice(zip(cycle(wanted), cycle(likely), strict=False), 300):
         if forced is not None:
             break
@@ -55,14 +60,16 @@ def reason(
     st.sampled_from([None, 0, 3]),
     st.sampled_from([None, "ok"]),
     st.lists(st.booleans(), min_size=1, max_size=4),
+    st.booleans(),
 )
-@example([0xE2, PAD, 0x82, 0xAC], 3, 0, None, [False])
-@example([ord("a"), 0xF0, PAD, PAD, PAD], 5, 0, None, [False])
+@example([0xE2, PAD, 0x82, 0xAC], 3, 0, None, [False], True)
+@example([ord("a"), 0xF0, PAD, PAD, PAD], 5, 0, None, [False], True)
+@example([ord("a")], 1, None, None, [False], False)
 def test_no_tokens_pass_the_limit_or_cut_a_character(
-    wanted: list[int], limit: int, soft: int | None, close: str | None, likely: list[bool]
+    wanted: list[int], limit: int, soft: int | None, close: str | None, likely: list[bool], asks: bool
 ) -> None:
     budget = ReasoningBudget(limit, VOCAB, soft=soft, close=close if limit >= 4 else None)
-    tokens, forced = reason(budget, wanted, likely=likely)
+    tokens, forced = reason(budget, wanted, likely=likely, asks=asks)
     before = len(tokens) + (list(forced.ids).index(END) if forced else 0)
     assert before <= limit
     if forced is not None:

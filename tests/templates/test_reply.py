@@ -156,7 +156,7 @@ def test_schemas_decide_between_readings() -> None:
     calls = spell("write", mode="7\n</parameter>\n<parameter=content>\nx")
     assert only(read(calls)) == {"mode": 7, "content": "x"}
     # "seven" is no integer, so it is not the mode: it stands in the content.
-    whole = "a\n</parameter>\n<parameter=mode>\nseven"
+    whole = "see <parameter=x>\n</parameter>\n<parameter=mode>\nseven"
     assert only(read(spell("write", content=whole))) == {"content": whole}
     missing = "<tool_call>\n<function=write>\n<parameter=mode>\n7\n<parameter=content>\nx\n</parameter>\n</function>\n"
     reply = read(missing + "</tool_call>")
