@@ -171,25 +171,20 @@ class ReasoningBudget:
 
     def allowed(self) -> NDArray[np.bool_] | None:
         """Bool [n_tokens] of the ids that may come next, None for all: behind the last tokens before the limit no
-        character may begin that the limit would cut, and one that has begun must go on in time; at a limit of 0 only
-        the end of reasoning may come."""
+        character may begin that the limit would cut, and one that has begun must go on in time; where the limit
+        holds the closing text alone, only that may come."""
         left = self.limit - self.count
         if self.closed or self._waits or (left > _LATE and not self._at_once):
             return None
         missing = _missing_bytes(self._tail)
         if self.count == 0 and self._at_once:
-            return self._only(self._at_once[0])
-        if left <= 0 and not missing:
-            return self._only(self._end)
+            only = np.zeros(self._vocab.n_tokens, dtype=np.bool_)
+            only[self._at_once[0]] = True
+            return only
         if self._endings is None:
             self._endings = _Endings(self._vocab)
         fitting = self._endings.missing_behind(missing) < max(left, missing)
         return fitting if fitting.any() else None  # a vocabulary without single bytes
-
-    def _only(self, token: int) -> NDArray[np.bool_]:
-        mask = np.zeros(self._vocab.n_tokens, dtype=np.bool_)
-        mask[token] = True
-        return mask
 
     def _sentence_ended(self) -> bool:
         return _SENTENCE_END.search(self._tail.decode("utf-8", "ignore")) is not None
