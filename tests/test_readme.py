@@ -23,7 +23,7 @@ def run(code: str) -> str:
 
 
 def test_there_are_blocks() -> None:
-    assert len(BLOCKS) == 3
+    assert len(BLOCKS) == 4
 
 
 def test_first_block() -> None:
