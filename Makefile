@@ -4,7 +4,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := agentloop examples scripts tests
+SOURCES := agentloop benchmarks examples scripts tests training
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check lint format types pytest clean
