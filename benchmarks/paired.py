@@ -37,7 +37,7 @@ def paired(options: Options) -> Report:
     of that row's."""
     report = Report("paired", options.form, COLUMNS)
     report.model("target", options.model)
-    rounds = 2 if options.short else 5
+    rounds = 1 if options.short else 3
     with tempfile.TemporaryDirectory(prefix="agentloop-bench-") as folder:
         drafts = {Path(path).name: path for path in options.drafts} or _own(Path(folder))
         for name, path in drafts.items():

