@@ -104,7 +104,7 @@ def _attempt(
             counts["calls"] += 1
             counts["bad_calls"] += event.call.status != "ok"
 
-    effort = ("low", "medium", "xhigh")[number % 3]
+    effort = script("eval_model").EFFORTS[number % 3]
     agent = Agent(
         engine,
         tools=script("eval_model").tools_for(task.world),

