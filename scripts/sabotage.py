@@ -6,8 +6,9 @@
 
 A test that passes with its guard broken proves nothing. For each one the copy's file is changed in one place, its
 test runs there, and the file is put back. `caught`: the test failed. `hung`: it did not end, which is a failure too.
-`MISSED`: it passed. `stale`: the place is not there any more, or the test could not run: the list has to follow the
-code. Exits 1 unless everything is caught. The working tree is only read.
+`MISSED`: it passed. `skipped`: it needs something that is not to be had here. `stale`: the place is not there any more,
+or the test could not run: the list has to follow the code. Exits 1 for what was missed or is stale. The working tree is
+only read.
 """
 
 from __future__ import annotations
@@ -38,17 +39,17 @@ def copied(folder: Path) -> Path:
     return folder
 
 
-def run_tests(copy: Path, tests: Sequence[str], seconds: float) -> int | None:
-    """pytest's exit code in the copy; None when it did not end."""
+def run_tests(copy: Path, tests: Sequence[str], seconds: float) -> tuple[int | None, bool]:
+    """pytest's exit code in the copy, None when it did not end; and whether any test ran."""
     environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--hypothesis-seed=0", *tests]
     try:
         done = subprocess.run(
-            command, cwd=copy, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=seconds
+            command, cwd=copy, env=environment, capture_output=True, text=True, timeout=seconds, check=False
         )
     except subprocess.TimeoutExpired:
-        return None
-    return done.returncode
+        return None, True
+    return done.returncode, any(word in done.stdout for word in (" passed", " failed"))
 
 
 def outcome(copy: Path, guard: Guard, seconds: float) -> str:
@@ -59,9 +60,11 @@ def outcome(copy: Path, guard: Guard, seconds: float) -> str:
     whole = path.read_text("utf-8")
     path.write_text(whole.replace(guard.old, guard.new), "utf-8")
     try:
-        code = run_tests(copy, [guard.test], seconds)
+        code, ran = run_tests(copy, [guard.test], seconds)
     finally:
         path.write_text(whole, "utf-8")
+    if code == 0 and not ran:
+        return "skipped"
     return {0: "MISSED", 1: "caught", None: "hung"}.get(code, "stale")
 
 
@@ -79,7 +82,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="agentloop-sabotage-") as folder:
         copy = copied(Path(folder))
         whole = sorted({guard.test for guard in chosen})
-        if run_tests(copy, whole, options.seconds + 5 * len(whole)) != 0:
+        if run_tests(copy, whole, options.seconds + 5 * len(whole))[0] != 0:
             print("the tests do not pass as they are; nothing can be said about them")
             return 1
         counts: dict[str, int] = {}
@@ -88,7 +91,7 @@ def main() -> int:
             counts[result] = counts.get(result, 0) + 1
             print(f"{result:7} {guard.what}", flush=True)
     print(", ".join(f"{count} {result}" for result, count in sorted(counts.items())))
-    return 0 if set(counts) <= {"caught", "hung"} else 1
+    return 0 if set(counts) <= {"caught", "hung", "skipped"} else 1
 
 
 if __name__ == "__main__":
