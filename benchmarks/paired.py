@@ -27,7 +27,7 @@ __all__ = ["paired"]
 
 COLUMNS = ("draft", "engine", "mib", "tok_s", "ratio", "drafted", "accepted", "acceptance", "identical", "gap")
 
-NEAR_TIE = 0.05
+NEAR_TIE = 0.1
 """Logits closer than this may change places when a batch has another width. A wider gap fails the script."""
 
 
