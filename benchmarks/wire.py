@@ -46,13 +46,22 @@ class Streamed:
     usage: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def message(self, *, keep_reasoning: bool) -> dict[str, Any]:
-        """The assistant message that a client sends back."""
+        """The assistant message that a client sends back; a call that was cut is left out, as servers refuse it."""
         message: dict[str, Any] = {"role": "assistant", "content": self.content}
         if keep_reasoning and self.reasoning:
             message["reasoning_content"] = self.reasoning
-        if self.calls:
-            message["tool_calls"] = self.calls
+        calls = [call for call in self.calls if _is_json(call["function"]["arguments"])]
+        if calls:
+            message["tool_calls"] = calls
         return message
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
 
 
 def stream_chat(base: str, body: Mapping[str, Any], *, cut: int | None = None, timeout: float = 600) -> Streamed:
