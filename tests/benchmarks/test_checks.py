@@ -39,6 +39,7 @@ def test_an_impossible_row_is_refused(change: dict[str, Any]) -> None:
         {"kind": "interrupted", "evaluated": 19},
         {"kind": "fork", "evaluated": 10},
         {"gap": -0.01},
+        {"kind": "first", "engine": "http://127.0.0.1:8000", "evaluated": 1},
     ],
 )
 def test_what_can_be_passes(change: dict[str, Any]) -> None:

@@ -56,6 +56,14 @@ def test_the_page_is_the_one_that_the_results_make() -> None:
         assert PAGE.read_text("utf-8") == page(), "run `python -m benchmarks page`"
 
 
+def test_json_is_one_object(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["gate", "--json"])
+    result = json.loads(capsys.readouterr().out)
+    assert result["bench"] == "gate"
+    assert {"machine", "versions", "rows"} <= result.keys()
+    assert result["machine"]["cores"] >= 1
+
+
 def test_wrong_usage_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["nothing"])
