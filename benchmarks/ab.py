@@ -59,7 +59,11 @@ def _makers(report: Report, path: str | None, n_ctx: int) -> list[Callable[[list
         return lambda _: AgentloopArm(f"agentloop {drafter}", path, n_ctx=n_ctx, drafters=drafter)
 
     def theirs(binary: str, name: str, *args: str) -> Callable[[list[Arm]], Arm]:
-        return lambda _: ServerArm(f"llama-server {name}", binary, path, *args, n_ctx=n_ctx)
+        def make(_: list[Arm]) -> Arm:
+            return ServerArm(f"llama-server {name}", binary, path, *args, n_ctx=n_ctx)
+
+        make.__name__ = f"llama-server {name}"
+        return make
 
     def python(arms: list[Arm]) -> Arm:
         plain = arms[0]
@@ -85,7 +89,7 @@ def _model(report: Report, options: Options, name: str, path: str | None, rounds
             try:
                 arm = make(arms)
             except RuntimeError as error:  # a server that cannot draft with this model does not come up
-                report.notes.append(f"{name}: an engine was left out: {str(error).splitlines()[-1]}")
+                report.notes.append(f"{name}: {getattr(make, "__name__", "an engine")} was left out: {str(error).splitlines()[-1]}")
                 continue
             if isinstance(arm, AgentloopArm) and arm.name.endswith("mtp") and "mtp" not in arm.drafters:
                 arm.close()

@@ -44,8 +44,9 @@ document's end changed. `restart`: a new process goes on behind the answer, from
 for. The needle is one setting in a file of so many lines; the embedded model takes a neighbour's value from a few
 lines on, as its card says.""",
     "paired": """\
-`ratio` is to the same engine without a draft. The draft is the target itself where no other is given: agentloop's
-policy measures that it does not pay and stops.""",
+`ratio` is to the same engine without a draft. Where no draft is given, it is the target itself, which cannot pay:
+`drafted` shows that agentloop's policy stops drafting, `ratio` what it costs all the same to keep the draft's state
+behind every token. llama-server goes on drafting.""",
     "parity": """\
 `explained`: llama.cpp and Jinja2 write other bytes for the official template, by rules that the golden names;
 agentloop follows Jinja2.""",
