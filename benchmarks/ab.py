@@ -89,7 +89,8 @@ def _model(report: Report, options: Options, name: str, path: str | None, rounds
             try:
                 arm = make(arms)
             except RuntimeError as error:  # a server that cannot draft with this model does not come up
-                report.notes.append(f"{name}: {getattr(make, "__name__", "an engine")} was left out: {str(error).splitlines()[-1]}")
+                reason = str(error).splitlines()[-1]
+                report.notes.append(f"{name}: {make.__name__} was left out: {reason}")
                 continue
             if isinstance(arm, AgentloopArm) and arm.name.endswith("mtp") and "mtp" not in arm.drafters:
                 arm.close()
