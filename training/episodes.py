@@ -27,7 +27,7 @@ KINDS: dict[str, tuple[Callable[[Script, random.Random], None], float]] = {
     "copy": (files.copy_file, 1.5),
     "add_files": (sums.add_files, 1.5),
     "weather": (sums.weather, 4.0),
-    "edit": (files.edit, 5.0),
+    "edit": (files.edit, 9.0),
     "write_code": (code.write_code, 1.8),
     "fix": (code.fix, 3.0),
     "small_talk": (sums.small_talk, 0.4),
