@@ -382,7 +382,7 @@ def test_counting_tokens_before_a_request(model: AgentLoopModel) -> None:
 def test_conversations_are_bounded(engine: Engine) -> None:
     model = AgentLoopModel(engine, conversations=2)
     agent = Agent(model)
-    histories = [agent.run_sync(f"Hello {name}!").all_messages() for name in ("Ada", "Bob", "Eve")]
+    histories = [agent.run_sync(text).all_messages() for text in ("Hi", "Good morning", "Thanks!")]
     assert model._lives is not None
     assert len(model._lives._lives) == 2
     old = agent.run_sync("Hello!", message_history=histories[0])
