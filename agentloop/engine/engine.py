@@ -90,7 +90,7 @@ class Engine:
         n_ctx: tokens that all live sequences share, and the most that one can hold; 0 takes the model's own length,
             bounded by what half of the free memory holds.
         sequences: how many live in the context at once; more are parked and brought back.
-        drafters: "auto" (all that pay on this model: one under 64 MiB does without its head), "none", or names:
+        drafters: "auto" (all that the model and draft_path allow; each step decides which is used), "none", or names:
             "suffix" (what followed the same tokens before), "mtp" (the model's own next-token head), "block" and
             "draft_model" (the file at draft_path).
         draft_max: the longest draft. On recurrent models each token of it takes a snapshot plane a sequence; fewer are

@@ -81,9 +81,6 @@ def load_model(
         check_draft_file(draft, file, shape)
     from . import _native
 
-    if drafters == "auto" and file.size < _SMALL:
-        # A call of llama_decode costs such a model as much as its head could save.
-        wanted = tuple(name for name in wanted if name != "mtp")
     with_mtp = shape.mtp_layers == 1 and "mtp" in wanted
     model = _native.NativeModel.load(str(file.path), n_gpu_layers=n_gpu_layers, load_mtp=with_mtp)
     if model is None:

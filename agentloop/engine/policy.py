@@ -6,7 +6,8 @@ with the most expected tokens per second, k = 0 included. All numbers are known 
 so the choice cannot bias them.
 
 A step that is not as wide as the one before costs `switch_s` more: llama.cpp builds its graph anew. Leaving plain
-decoding is charged the way back as well, so that coming back is free and a long copy stays at one width.
+decoding is charged the way back as well, so that coming back is free and a long copy stays at one width. A drafter that
+always has something to say stays at its width for many steps, which share both changes.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ __all__ = ["Choice", "Policy"]
 
 _BLEND = 0.1  # how fast a cost follows new timings
 _MARGIN = 1.05  # a draft must promise this much more than plain decoding: estimates are noisy, plain is not
+_RUN = {"suffix": 1}  # steps in a row that are likely to have drafts of one width: a match may end at once,
+_STEADY = 8  # a head, a block drafter and a draft model always have a draft
 _TRIALS = 0.005  # the share of plain decoding's time that trials of poor drafters may cost
 
 
@@ -75,7 +78,7 @@ class Policy:
             record = self._accepted.get((name, evidence)) or beginner(name, evidence)
             expected, cost = record.expected, self._costs.get(name)
             fixed, each = (cost.fixed / self._pace, cost.each / self._pace) if cost is not None else (0.0, 0.0)
-            fixed += self._switch * (1 if rows > 1 else 2)
+            fixed += self._switch * (1 if rows > 1 else 2 / _RUN.get(name, _STEADY))
             for k in range(1, min(most, len(verify) - 1, LONGEST) + 1):
                 seconds = fixed + each * k + verify[k]
                 if k + 1 == rows:

@@ -107,7 +107,8 @@ class Speculator:
             if not 0 <= token < n_vocab:
                 ids = ids[:i]
                 break
-        return Draft(ids, draft.evidence), drafter if ids else None, spent
+        # What a drafter had to catch up on would have been due anyway: it is no part of what a draft costs.
+        return Draft(ids, draft.evidence), drafter if ids else None, spent - getattr(drafter, "caught_up_s", 0.0)
 
     def _verify(self, draft: Draft, drafter: Drafter, draft_s: float) -> tuple[list[Token], Stop | Force | None]:
         seq = self._seq

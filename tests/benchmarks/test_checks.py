@@ -20,7 +20,7 @@ GOOD: dict[str, Any] = {"kind": "tool", "new": 20, "evaluated": 20, "ttft_s": 0.
         {"tok_s": float("inf")},
         {"accepted": 6},
         {"evaluated": 19},
-        {"kind": "interrupted", "evaluated": 18},
+        {"kind": "interrupted", "evaluated": 3},
         {"kind": "fork", "evaluated": 3},
         {"generated": -1},
     ],

@@ -13,7 +13,7 @@ from agentloop.engine import Engine
 ARCHITECTURES: tuple[Architecture, ...] = ("qwen35", "lfm2", "llama")
 
 
-DRAFTERS = ("suffix", "mtp")  # by name: "auto" leaves the head out on small models
+DRAFTERS = ("suffix", "mtp")
 
 
 @pytest.fixture(scope="session")

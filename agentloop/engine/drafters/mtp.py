@@ -9,6 +9,7 @@ rows replace the head's guesses.
 from __future__ import annotations
 
 import struct
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["MtpDrafter", "MtpFactory"]
 
-_MOST_DUE = 24  # more rows than this are decoded at once: a prefill must not be paid by the next draft
+_FEW = 24  # rows that a draft takes along in its own decode
+_MOST_DUE = 128  # more rows than this are decoded at once: a prefill must not be paid by the next draft
 
 
 class MtpDrafter:
@@ -34,6 +36,7 @@ class MtpDrafter:
     def __init__(self, factory: MtpFactory, slot: int | None = None) -> None:
         self._factory = factory
         self.depth = factory.depth
+        self.caught_up_s = 0.0  # of the last proposal: for tokens that came while others drafted
         self._slot = slot
         self._n = 0
         self._due_ids: list[int] = []
@@ -50,8 +53,11 @@ class MtpDrafter:
         if self.peek(tokens) is None or self._slot is None:
             return Draft([])
         context, slot = self._factory.context, self._slot
-        if len(self._due_ids) >= context.ctx.n_batch:
+        self.caught_up_s = 0.0
+        if len(self._due_ids) > _FEW:
+            started = time.perf_counter()
             self._catch_up()
+            self.caught_up_s = time.perf_counter() - started
         ids = [*self._due_ids, tokens[-1]]
         position = self._n
         context.decode(ids, np.stack([*self._due_rows, self._hidden]), position, slot)
