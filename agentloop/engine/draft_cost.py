@@ -13,18 +13,23 @@ _WHOLE = ("block",)  # drafters whose cost is taken for fixed while every draft 
 
 
 class DraftCost:
-    """`fixed` and `each`, in seconds: a draft of k tokens takes fixed + each * k. Both 0 before the first `learn`."""
+    """`fixed` and `each`, in seconds: a draft of k tokens takes fixed + each * k. Both 0 before the third `learn`."""
 
-    __slots__ = ("_d", "_k", "_kd", "_kk", "_n", "_whole", "each", "fixed")
+    __slots__ = ("_cold", "_d", "_k", "_kd", "_kk", "_n", "_whole", "each", "fixed")
 
     def __init__(self, name: str) -> None:
         self._whole = name in _WHOLE
+        self._cold = 2
         self._n = self._k = self._kk = self._d = self._kd = 0.0
         self.fixed = self.each = 0.0
 
     def learn(self, k: int, seconds: float) -> None:
-        """A draft of `k` >= 1 tokens took `seconds`. One slow draft counts for at most three times what was expected,
-        plus its share of the average, so that a hiccup does not end drafting."""
+        """A draft of `k` >= 1 tokens took `seconds`. The first two are not counted: graphs are built and memory is
+        touched for the first time. Later one slow draft counts for at most three times what was expected, so that a
+        hiccup does not end drafting."""
+        if self._cold:
+            self._cold -= 1
+            return
         if self._n > 3.0:
             seconds = min(seconds, 3.0 * max(self.fixed + self.each * k, self._d / self._n))
         self._n = self._n * _DECAY + 1.0

@@ -107,6 +107,14 @@ def test_a_hiccup_in_one_draft_does_not_end_drafting() -> None:
     assert cost.fixed + 3 * cost.each < 0.0012
 
 
+def test_a_first_draft_that_warms_up_does_not_end_drafting() -> None:
+    policy = Policy([1.0, 1.1, 1.2, 1.3])
+    taught(policy, "mtp", 0, 3, 3)
+    for seconds in (50.0, 9.0, 0.3):
+        policy.timed(4, 1.3, "mtp", 3, seconds)
+    assert policy.choose([("mtp", 0, 3)]).k == 3
+
+
 def test_a_long_match_is_trusted_from_the_start() -> None:
     policy = Policy([1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.2, 2.4, 2.6])
     assert policy.choose([("suffix", 1, 8)]).k < policy.choose([("suffix", 5, 8)]).k == 8
