@@ -240,6 +240,7 @@ class NativeContext:
         success. Positions are asserted contiguous first: a forward gap is accepted silently on M-RoPE models."""
         n = len(ids)
         assert 0 < n <= self.n_batch, f"a batch holds 1 to {self.n_batch} tokens, not {n}"
+        self._check_open()
         behind = _pos_max(self.memory, seq)
         assert behind == pos - 1, f"position {pos} does not follow {behind} in sequence {seq}"
         if not abortable or self._atoi is None:
@@ -285,6 +286,7 @@ class NativeContext:
 
     def decode_at(self, ids: Sequence[int], pos: int, seq: int) -> int:
         """As `decode`, for a context that may begin anywhere: `pos` follows its last position, or it is empty."""
+        self._check_open()
         behind = _pos_max(self.memory, seq)
         assert behind in (-1, pos - 1), f"position {pos} does not follow {behind} in sequence {seq}"
         return self._run(ids, pos, seq, False)
@@ -295,6 +297,7 @@ class NativeContext:
 
     def row(self, i: int) -> NDArray[np.float32]:
         """View, float32 [n_vocab], of the logits of batch row `i` (-1: the last); valid until the next decode."""
+        self._check_open()
         address = _logits_ith(self.handle, i)
         if not address:
             raise IndexError(f"batch row {i} has no logits")
@@ -309,20 +312,25 @@ class NativeContext:
 
     def position(self, seq: int) -> int:
         """Number of tokens in the state of `seq`."""
+        self._check_open()
         return int(_pos_max(self.memory, seq)) + 1
 
     def remove(self, seq: int, start: int) -> bool:
         """Drop positions >= start. On recurrent memory True does not prove exactness: see LiveState."""
+        self._check_open()
         return bool(_seq_rm(self.memory, seq, start, -1))
 
     def clear(self, seq: int) -> None:
+        self._check_open()
         _seq_rm(self.memory, seq, -1, -1)
 
     def copy(self, source: int, target: int) -> None:
+        self._check_open()
         _seq_cp(self.memory, source, target, -1, -1)
 
     def save(self, seq: int, flags: int = 0) -> bytes:
         """The state of `seq` as bytes; empty when llama.cpp could not write it."""
+        self._check_open()
         size = _state_size(self.handle, seq, flags)
         buffer = np.empty(size, np.uint8)
         written = _state_get(self.handle, buffer.ctypes.data, size, seq, flags)
@@ -330,14 +338,22 @@ class NativeContext:
 
     def load(self, seq: int, data: bytes, flags: int = 0) -> bool:
         """True when all of `data` was taken. After False the sequence must be cleared by the caller."""
+        self._check_open()
         view = np.frombuffer(data, np.uint8)
         return bool(_state_set(self.handle, view.ctypes.data, len(data), seq, flags) == len(data) > 0)
 
     def state_size(self, seq: int, flags: int = 0) -> int:
+        self._check_open()
         return int(_state_size(self.handle, seq, flags))
 
     def synchronize(self) -> None:
+        self._check_open()
         _synchronize(self.handle)
+
+    def _check_open(self) -> None:
+        """A context that was freed must not be asked anything: llama.cpp would read what is not its own any more."""
+        if not self.handle:
+            raise ClosedError("the engine was closed before; load it again")
 
     def close(self) -> None:
         if self.handle:

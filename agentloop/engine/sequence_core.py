@@ -137,7 +137,8 @@ class SequenceCore:
     def _forget_behind_state(self) -> None:
         """Drafters know nothing behind the state: what they saw there was cut, or will be decoded again."""
         with self._engine.lock:
-            self._rewind_drafters(self._state.n)
+            if not self._engine.closed:  # it may have been closed since the last look, and the drafters with it
+                self._rewind_drafters(self._state.n)
 
     def _rewind_drafters(self, n: int) -> None:
         for drafter in list(self._drafters):

@@ -235,3 +235,29 @@ def test_a_model_of_nothing_but_nan(tmp_path: Path) -> None:
         sequence.extend([1, 2, 3])
         with pytest.raises(AgentLoopError, match="not numbers"):
             next(sequence.generate(1))
+
+
+def test_a_context_that_was_freed_is_not_asked_anything(model_paths: dict[str, Path]) -> None:
+    """As when another thread closes the engine between two steps of one operation."""
+    engine = Engine.load(model_paths["qwen35"], n_ctx=256, sequences=2, drafters=("suffix", "mtp"), threads=1)
+    sequence = engine.sequence()
+    sequence.extend([1, 2, 3, 4])
+    context = engine.context
+    engine.close()
+    sequence._state.n = 2
+    sequence._forget_behind_state()
+    for ask in (
+        lambda: context.position(0),
+        lambda: context.remove(0, 1),
+        lambda: context.clear(0),
+        lambda: context.copy(0, 1),
+        lambda: context.save(0),
+        lambda: context.load(0, b"x"),
+        lambda: context.state_size(0),
+        lambda: context.row(0),
+        lambda: context.decode([1], 4, 0),
+        lambda: context.decode_at([1], 4, 0),
+        context.synchronize,
+    ):
+        with pytest.raises(ClosedError):
+            ask()
