@@ -26,6 +26,7 @@ def test_operations_on_live_states_evaluate_what_they_did() -> None:
 
 def test_python_adds_no_more_calls_to_a_token() -> None:
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    # Interpreters count calls differently (3.12 inlines comprehensions), so only a version's own count says anything.
     if version not in COMMITTED["python_calls"]:
         pytest.skip(f"no count is committed for Python {version}")
     assert compare(COMMITTED, {**COMMITTED, "python_calls": {version: python_calls()}}) == []
