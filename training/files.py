@@ -1,184 +1,223 @@
-"""Tasks on files: look up a value, change one line, copy, write, list; and what to do when a path is wrong."""
+"""Tasks on files: look up values, find an error in a log, copy, write, list."""
 
 from __future__ import annotations
 
 import random
 
 from . import errors
-from .words import FOLDERS, STEMS, WORDS, file_path, invented, key, value
-from .writing import Script, and_list
+from .contents import Settings, copied_text, log, settings
+from .reading import change, denied, names, read, wrote
+from .words import folder_name, text_line
+from .writing import CHECKS, DONE, Script, and_list
 
-__all__ = ["copy_file", "edit", "list_folder", "look_up", "write"]
+__all__ = [
+    "asked_settings",
+    "copy_file",
+    "find_error",
+    "list_folder",
+    "look_up",
+    "look_up_two",
+    "second_question",
+    "write",
+    "write_two",
+]
 
-SEPARATORS = (" = ", ": ", "=")
+SETTINGS = ("toml", "cfg", "txt", "ini", "md", "yaml")
+
+
+def asked_settings(s: Script, r: random.Random, most: int = 180) -> Settings:
+    """A file of settings: 2 to 9, or 30 to `most` in a task with a long file."""
+    if s.large:
+        return settings(r, max(12, min(r.randint(30, r.randint(30, most)), int(s.left / 12))))
+    return settings(r, r.choice([2, 2, 2, 3, 3, 3, 4, 4, 5, 5, 6, 9]))
 
 
 def look_up(s: Script, r: random.Random) -> None:
     """Read a file of settings and tell one of them."""
-    path, lines = file_path(r, "toml", "cfg", "txt", "json", "md"), _settings(r)
-    name, separator = r.choice(list(lines)), r.choice(SEPARATORS)
-    s.user(
-        r.choice(
-            [
-                f"What is the {name} in {path}?",
-                f"Which {name} does {path} set?",
-                f"Look up {name} in {path}.",
-                f"Read {path} and tell me the {name}.",
-            ]
-        )
-    )
-    path = read(s, r, path, [f"I read {path} to find {name}.", s.check(), "Then I report the value."])
-    s.result(_text(lines, separator))
-    s.answer(
-        [f"The line is {name}{separator}{lines[name]}.", s.done(), f"So {name} is {lines[name]}."],
-        f"The {name} in {path} is {lines[name]}.",
-    )
+    _look_up(s, r)
 
 
-def edit(s: Script, r: random.Random) -> None:
-    """Change one line of a file of settings and leave the others as they are."""
-    path, lines = file_path(r, "toml", "cfg", "txt", "json"), _settings(r)
-    name, new, separator = r.choice(list(lines)), value(r), r.choice(SEPARATORS)
-    s.user(
-        r.choice(
-            [
-                f"Set {name} to {new} in {path}.",
-                f"Change {name} in {path} to {new}.",
-                f"Update {path} so that {name} is {new}.",
-            ]
+def second_question(s: Script, r: random.Random) -> None:
+    """Then tell more of them, without another call."""
+    found = _look_up(s, r)
+    if found is None:
+        return
+    path, content, asked = found
+    others = [name for name in content.names() if name != asked]
+    for name in r.sample(others, min(len(others), r.choice([1, 1, 2]))):
+        s.ask([f"And the {name}?"], [f"And {name}?", f"What is the {name} there?", f"What about the {name}?"])
+        s.answer(
+            [f"The line is {content.line(name)}.", f"I have read {path} already.", DONE["told"]],
+            f"The {name} in {path} is {content.values[name]}.",
         )
-    )
-    path = read(s, r, path, [f"I read {path} before I change {name}.", s.check(), "Then I write it back."])
-    s.result(_text(lines, separator))
-    old = lines[name]
-    s.call(
+
+
+def _look_up(s: Script, r: random.Random) -> tuple[str, Settings, str] | None:
+    path, content = s.path(*SETTINGS), asked_settings(s, r)
+    name = r.choice(content.names())
+    s.ask(
         [
-            f"The line {name}{separator}{old} becomes {name}{separator}{new}.",
-            "All other lines stay as they are.",
-            s.check(),
+            f"What is the {name} in {path}?",
+            f"Which {name} does {path} set?",
+            f"Look up {name} in {path}.",
+            f"Read {path} and tell me the {name}.",
         ],
-        ("write_file", {"path": path, "content": _text({**lines, name: new}, separator)}),
+        [
+            f"Tell me the {name} in {path}.",
+            f"Find {name} in {path}.",
+            f"What value does {name} have in {path}?",
+            f"I need the {name} from {path}.",
+            f"what is {name} in {path}",
+        ],
     )
-    wrote(s, path, _text({**lines, name: new}, separator))
-    s.answer([f"{name} is now {new}.", s.done()], f"I changed {name} from {old} to {new} in {path}.")
+    found = read(s, r, path, [f"I read {path} to find {name}.", CHECKS["read"], "Then I report the value."])
+    if found is None:
+        return None
+    s.result(content.text)
+    s.answer([f"The line is {content.line(name)}.", DONE["told"]], f"The {name} in {found} is {content.values[name]}.")
+    return found, content, name
+
+
+def look_up_two(s: Script, r: random.Random) -> None:
+    """Read two files in one turn and tell a value of each."""
+    paths = [s.path(*SETTINGS), s.path(*SETTINGS)]
+    contents = [settings(r, r.choice([2, 3, 3, 4, 5])) for _ in paths]
+    keys = [r.choice(content.names()) for content in contents]
+    s.ask(
+        [f"What is the {keys[0]} in {paths[0]} and the {keys[1]} in {paths[1]}?"],
+        [
+            f"Look up {keys[0]} in {paths[0]} and {keys[1]} in {paths[1]}.",
+            f"Tell me the {keys[0]} in {paths[0]} and the {keys[1]} in {paths[1]}.",
+            f"Which {keys[0]} does {paths[0]} set, and which {keys[1]} does {paths[1]} set?",
+        ],
+    )
+    s.call(
+        [f"I read {paths[0]} and {paths[1]}.", "Both files can be read in one step.", CHECKS["read"]],
+        *(("read_file", {"path": path}) for path in paths),
+    )
+    for content in contents:
+        s.result(content.text)
+    first, second = (content.line(name) for content, name in zip(contents, keys, strict=True))
+    told = (
+        f"The {name} in {path} is {content.values[name]}."
+        for name, path, content in zip(keys, paths, contents, strict=True)
+    )
+    s.answer([f"The lines are {first} and {second}.", DONE["told"]], " ".join(told))
+
+
+def find_error(s: Script, r: random.Random) -> None:
+    """Read a log and tell its one error."""
+    path = s.path("log", "log", "txt")
+    text, error = log(r, _log_lines(s, r))
+    s.ask(
+        [f"Which error is in {path}?", f"Find the error in {path}."],
+        [f"What is the error in {path}?", f"Read {path} and tell me the error.", f"What went wrong in {path}?"],
+    )
+    found = read(s, r, path, [f"I read {path} to find the error.", CHECKS["read"], "Then I report the error."])
+    if found is None:
+        return
+    s.result(text)
+    s.answer([f"The line is ERROR {error}.", DONE["told"]], f"The error in {found} is: {error}.")
+
+
+def _log_lines(s: Script, r: random.Random) -> int:
+    if s.large:
+        return max(12, min(r.randint(30, r.randint(30, 150)), int(s.left / 20)))
+    return r.choice([3, 3, 4, 4, 5, 6, 7, 8, 10, 12])
 
 
 def copy_file(s: Script, r: random.Random) -> None:
     """Write the content of one file to another: whole lines, byte for byte."""
-    path = file_path(r, "txt", "md", "toml", "cfg")
-    target = path
-    while target == path:
-        target = file_path(r, path.rsplit(".", 1)[1])
-    lines = [_line(r) for _ in range(r.choice([1, 2, 3, 4, 6, 9]))]
-    s.user(r.choice([f"Copy {path} to {target}.", f"Write the content of {path} to {target}."]))
-    path = read(s, r, path, [f"I read {path} first.", s.check(), f"Then I write the same to {target}."])
-    text = "\n".join(lines)
-    s.result(text)
-    s.call(
-        [f"I write the content to {target}.", "I copy it exactly."], ("write_file", {"path": target, "content": text})
+    path = s.path("txt", "txt", "md", "toml", "cfg", "py", "csv", "ini")
+    target = s.path(path.rsplit(".", 1)[1])
+    count = max(4, min(r.randint(10, 60), int(s.left / 26))) if s.large else r.choice([1, 1, 2, 2, 3, 3, 4, 5, 6, 9])
+    text = copied_text(r, path.rsplit(".", 1)[1], count)
+    while len(text) > 1700:
+        text = text.rsplit("\n", 1)[0].rstrip()
+    s.ask(
+        [f"Copy {path} to {target}.", f"Write the content of {path} to {target}."],
+        [
+            f"Make a copy of {path} and call it {target}.",
+            f"Save a copy of {path} as {target}.",
+            f"Copy the file {path} to {target}.",
+            f"Duplicate {path} as {target}.",
+        ],
     )
-    wrote(s, target, text)
-    s.answer([f"{target} is written.", s.done()], f"I copied {path} to {target}.")
+    found = read(s, r, path, [f"I read {path} first.", CHECKS["read"], f"Then I write the same to {target}."])
+    if found is None:
+        return
+    s.result(text)
+    if change(s, r, [f"I write the content to {target}.", "I copy it exactly."], target, text):
+        s.answer([f"{target} is written.", DONE["changed"]], f"I copied {found} to {target}.")
 
 
 def write(s: Script, r: random.Random) -> None:
     """Write a given text."""
-    path = file_path(r, "txt", "md")
-    text = _line(r, 6)
-    s.user(
-        r.choice([f'Write "{text}" to {path}.', f'Create {path} with the text "{text}".', f'Save "{text}" in {path}.'])
+    path, text = s.path("txt", "md"), text_line(r, 9).replace('"', "")
+    s.ask(
+        [f'Write "{text}" to {path}.', f'Create {path} with the text "{text}".', f'Save "{text}" in {path}.'],
+        [f'Put "{text}" into {path}.', f'Write the text "{text}" into the file {path}.', f'Store "{text}" in {path}.'],
+    )
+    thoughts = [f"I write the text to {path}.", f'The content is "{text}".', "I copy it exactly."]
+    if r.random() < 0.03:
+        s.call(thoughts, ("write_file", {"path": path}), learn=False)
+        s.result(errors.bad_call("write_file", {"path": path}, s.declared))
+        thoughts = ["The content was missing, so I call the tool again.", *thoughts[1:]]
+    if change(s, r, thoughts, path, text):
+        s.answer([f"{path} is written.", DONE["changed"]], f'Done. I wrote "{text}" to {path}.')
+
+
+def write_two(s: Script, r: random.Random) -> None:
+    """Write two texts in one turn."""
+    first, second = s.path("txt", "md"), s.path("txt", "md")
+    one, two = (text_line(r, 5).replace('"', "") for _ in range(2))
+    s.ask(
+        [f'Write "{one}" to {first} and "{two}" to {second}.'],
+        [f'Save "{one}" in {first} and "{two}" in {second}.', f'Put "{one}" into {first} and "{two}" into {second}.'],
     )
     s.call(
-        [f"I write the text to {path}.", f'The content is "{text}".', "I copy it exactly."],
-        ("write_file", {"path": path, "content": text}),
+        [f"I write {first} and {second}.", "Both files can be written in one step.", "I copy the texts exactly."],
+        ("write_file", {"path": first, "content": one}),
+        ("write_file", {"path": second, "content": two}),
     )
-    if r.random() < 0.05:
-        s.result(errors.DENIED)
-        s.answer(["The user denied the call, so I stop here."], f"I did not write {path}: the call was denied.")
-        return
-    wrote(s, path, text)
-    s.answer([f"{path} is written.", s.done()], f'Done. I wrote "{text}" to {path}.')
+    wrote(s, first, one)
+    wrote(s, second, two)
+    s.answer([f"{first} and {second} are written.", DONE["changed"]], f"Done. I wrote {first} and {second}.")
 
 
 def list_folder(s: Script, r: random.Random) -> None:
     """List a folder; now and then its name is not quite right, or it is empty."""
-    folder = r.choice(FOLDERS) if r.random() < 0.85 else invented(r)
-    names = _names(r)
-    s.user(r.choice([f"Which files are in {folder}?", f"List the files in {folder}.", f"What does {folder} contain?"]))
-    s.call([f"I list the files in {folder}.", s.check()], ("list_files", {"directory": folder}))
+    folder = folder_name(r)
+    s.ask(
+        [f"Which files are in {folder}?", f"List the files in {folder}.", f"What does {folder} contain?"],
+        [
+            f"Show me the files in {folder}.",
+            f"What is in {folder}?",
+            f"List {folder}.",
+            f"What files does {folder} have?",
+        ],
+    )
+    s.call([f"I list the files in {folder}.", CHECKS["run"]], ("list_files", {"directory": folder}))
     x = r.random()
-    if x < 0.06:
+    if x < 0.05:
         s.result("The directory is empty.")
-        s.answer([f"{folder} is empty.", s.done()], f"{folder} is empty.")
+        s.answer([f"{folder} is empty.", DONE["told"]], f"{folder} is empty.")
         return
-    if x < 0.14:
-        near = r.choice([other for other in FOLDERS if other != folder])
-        s.result(errors.directory_missing(folder, near))
-        s.call([f"{folder} does not exist, so I list {near}.", s.check()], ("list_files", {"directory": near}))
-        folder = near
-    s.result("\n".join(names))
-    count = "1 file" if len(names) == 1 else f"{len(names)} files"
-    s.answer([f"{folder} has {count}.", s.done()], f"{folder} contains {and_list(names)}.")
-
-
-def read(s: Script, r: random.Random, path: str, thoughts: list[str]) -> str:
-    """Call `read_file`, sometimes with a mistake before it or a path that is wrong; returns the path that was read."""
-    x = r.random()
-    if x < 0.03:
-        bad = r.choice([{"file": path}, {"filename": path}, {"directory": path}])
-        s.call(thoughts, ("read_file", bad), learn=False)
-        s.result(errors.bad_call("read_file", bad, ["read_file"]))
-        thoughts = ["The parameter is called path, so I call the tool again.", *thoughts[1:]]
-    elif x < 0.05:
-        s.call(thoughts, ("open_file", {"path": path}), learn=False)
-        s.tools.discard("open_file")
-        s.result(errors.bad_call("open_file", {"path": path}, ["read_file", "write_file"]))
-        thoughts = ["There is no such tool, so I use read_file.", *thoughts[1:]]
-    s.call(thoughts, ("read_file", {"path": path}))
-    x = r.random()
+    if x < 0.07:
+        denied(s, f"list {folder}")
+        return
     if x < 0.10:
-        near = path
-        while near == path:
-            near = file_path(r, path.rsplit(".", 1)[1])
-        s.result(errors.file_missing(path, near))
-        s.call([f"{path} does not exist, so I read {near}.", s.check()], ("read_file", {"path": near}))
-        return near
-    if x < 0.14 and "/" in path:
-        return _found_by_listing(s, r, path)
-    return path
-
-
-def wrote(s: Script, path: str, text: str) -> None:
-    """The result of a `write_file`."""
-    s.result(f"Wrote {len(text.encode())} bytes to {path}.")
-
-
-def _found_by_listing(s: Script, r: random.Random, path: str) -> str:
-    folder, name = path.split("/")
-    extension = name.rsplit(".", 1)[1]
-    names = sorted({f"{r.choice(STEMS)}.{extension}", *(n for n in _names(r) if not n.endswith(extension))})
-    right = next(n for n in names if n.endswith("." + extension))
-    s.result(errors.file_missing(path, None))
-    s.call([f"{path} does not exist, so I list {folder}.", s.check()], ("list_files", {"directory": folder}))
-    s.result("\n".join(names))
-    found = f"{folder}/{right}"
-    s.call([f"The only {extension} file there is {found}, so I read it."], ("read_file", {"path": found}))
-    return found
-
-
-def _names(r: random.Random) -> list[str]:
-    count = r.choice([1, 2, 2, 3, 3, 4, 5])
-    return sorted({file_path(r).rsplit("/", 1)[-1] for _ in range(count)})
-
-
-def _settings(r: random.Random) -> dict[str, str]:
-    count = r.choice([2, 2, 3, 3, 4, 4, 5, 6, 8])
-    return {key(r): value(r) for _ in range(count)}
-
-
-def _text(lines: dict[str, str], separator: str) -> str:
-    return "\n".join(f"{name}{separator}{text}" for name, text in lines.items())
-
-
-def _line(r: random.Random, most: int = 7) -> str:
-    return " ".join(r.choice([r.choice(WORDS), r.choice(WORDS), value(r)]) for _ in range(r.randint(1, most)))
+        s.result(errors.directory_missing(folder, None))
+        s.answer([f"{folder} does not exist."], f"{folder} does not exist.")
+        return
+    if x < 0.15:
+        near = folder
+        while near == folder:
+            near = r.choice([folder_name(r), folder + "s", f"src/{folder}"])
+        s.result(errors.directory_missing(folder, near))
+        s.call([f"{folder} does not exist, so I list {near}.", CHECKS["more"]], ("list_files", {"directory": near}))
+        folder = near
+    found = names(r)
+    s.result("\n".join(found))
+    count = "1 file" if len(found) == 1 else f"{len(found)} files"
+    s.answer([f"{folder} has {count}.", DONE["told"]], f"{folder} contains {and_list(found)}.")

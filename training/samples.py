@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from .episodes import Episode, episode, segments
+from .episodes import Episode, episode
+from .rendering import groups
 from .tokenizer import encode
 
 __all__ = ["Mask", "copy_rows", "encoded", "packed_rows"]
@@ -19,42 +20,33 @@ Mask = NDArray[np.float32]
 
 
 def encoded(tokenizer: Tokenizer, e: Episode, *, with_system: bool) -> tuple[list[int], list[float]]:
-    """Ids and weights of an episode: the replies count from behind the generation prompt to their end of turn."""
-    ids = encode(tokenizer, segments(e, with_system=with_system))
-    weights = [0.0] * len(ids)
-    start, end = (tokenizer.token_to_id(tag) for tag in ("<|im_start|>", "<|im_end|>"))
-    role = tokenizer.encode("assistant").ids
-    opening = encode(tokenizer, [("assistant\n<think>\n", True)])
-    if e.effort is None:
-        opening = encode(tokenizer, [("assistant\n<think>\n\n</think>\n\n", True)])
-    learn = iter([m["learn"] for m in e.messages if m["role"] == "assistant"])
-    i = 0
-    while i < len(ids):
-        if ids[i] == start and ids[i + 1 : i + 1 + len(role)] == role:
-            weight = 1.0 if next(learn) else 0.0
-            i += 1 + len(opening)
-            while ids[i] != end:
-                weights[i] = weight
-                i += 1
-            weights[i] = weight
-        i += 1
+    """Ids and weights of an episode: the replies count from behind the generation prompt to their end of turn, or from
+    behind the end of reasoning that was cut."""
+    ids: list[int] = []
+    weights: list[float] = []
+    for group in groups(e, with_system=with_system):
+        more = encode(tokenizer, group.pieces)
+        ids += more
+        weights += [float(group.learnt)] * len(more)
     return ids, weights
 
 
 def packed_rows(
-    tokenizer: Tokenizer, r: random.Random, *, rows: int, length: int, system_share: float
+    tokenizer: Tokenizer, r: random.Random, *, rows: int, length: int, system_share: float, long: float = 0.0
 ) -> tuple[Tokens, Mask]:
-    """`rows` x `length` tokens, filled with episodes one behind the other; the last of a row is cut.
+    """`rows` x `length` tokens, each row one conversation that is cut at its end; one that is too short is followed by
+    the beginning of another.
 
-    `system_share` of the rows begin with a system block; further episodes of a row come without, as later turns do.
+    system_share: of the rows, those that begin with a system block. long: of the tasks, those with long files.
     """
     tokens, mask = np.zeros((rows, length), np.int64), np.zeros((rows, length), np.float32)
     for row in range(rows):
         ids: list[int] = []
         weights: list[float] = []
-        whole = r.random() < system_share
+        shown = r.random() < system_share
         while len(ids) < length:
-            more, marks = encoded(tokenizer, episode(r.getrandbits(48)), with_system=whole and not ids)
+            e = episode(r.getrandbits(48), room=length - len(ids), long=long, shown=shown and not ids)
+            more, marks = encoded(tokenizer, e, with_system=shown and not ids)
             ids += more
             weights += marks
         tokens[row], mask[row] = ids[:length], weights[:length]

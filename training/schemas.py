@@ -10,13 +10,26 @@ from typing import Any
 from agentloop.tools import workspace_tools
 from agentloop.tools.samples import calculator, get_weather
 
-__all__ = ["CORE", "OTHERS", "schema_of", "shuffled"]
+__all__ = ["CORE", "OTHERS", "USUAL", "schema_of", "shuffled"]
 
 CORE = ("read_file", "write_file", "list_files", "run_tests", "calculator", "get_weather")
-"""The tools that episodes call."""
+"""The tools that episodes call; `edit_file` as well, where it is declared."""
 
-OTHERS = ("edit_file", "search_files", "run_command")
+OTHERS = ("search_files", "run_command")
 """Declared now and then beside the core, and left alone."""
+
+USUAL = (
+    "list_files",
+    "read_file",
+    "write_file",
+    "edit_file",
+    "search_files",
+    "run_command",
+    "run_tests",
+    "calculator",
+    "get_weather",
+)
+"""The order in which agentloop hands them out."""
 
 
 @lru_cache(maxsize=1)

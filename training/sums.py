@@ -1,106 +1,140 @@
-"""Tasks on numbers and small talk: arithmetic, the sum of two files, the weather, greetings."""
+"""Tasks on numbers: arithmetic, the sum of two files, the weather."""
 
 from __future__ import annotations
 
 import random
 
+from agentloop.tools.samples import calculator
+
 from . import errors
-from .words import CITIES, SKIES, file_path, invented
-from .writing import Script, and_list
+from .reading import denied
+from .words import SKIES, city
+from .writing import CHECKS, DONE, Script, and_list
 
-__all__ = ["add_files", "arithmetic", "small_talk", "weather"]
+__all__ = ["add_files", "arithmetic", "weather"]
 
-TALK = (
-    ("Hello!", "Hello! How can I help you?"),
-    ("Hi", "Hello! How can I help you?"),
-    ("Thanks!", "You are welcome."),
-    ("Thank you.", "You are welcome."),
-    ("Who are you?", "I am a small agent. I can read and write files, run tests, compute and look up the weather."),
-    ("What can you do?", "I can read and write files, run tests, compute and look up the weather."),
-    ("Good morning", "Good morning! How can I help you?"),
-    ("Goodbye", "Goodbye!"),
-)
+_WORDED = {
+    "+": ("What is {a} plus {b}?", "Add {a} and {b}.", "What is the sum of {a} and {b}?", "How much is {a} plus {b}?"),
+    "-": ("What is {a} minus {b}?", "Subtract {b} from {a}.", "Take {b} away from {a}.", "How much is {a} minus {b}?"),
+    "*": ("What is {a} times {b}?", "Multiply {a} by {b}.", "Take {a} times {b}.", "How much is {a} times {b}?"),
+    "/": ("What is {a} divided by {b}?", "Divide {a} by {b}.", "How much is {a} divided by {b}?"),
+}
+"""By sign: two usual wordings, then others."""
 
 
 def arithmetic(s: Script, r: random.Random) -> None:
-    sign, a = r.choice("+-*"), r.randint(0, 10 ** r.randint(1, 4) - 1)
-    b = r.randint(0, 99 if sign == "*" else 10 ** r.randint(1, 4) - 1)
-    if r.random() < 0.04:
-        _by_zero(s, a)
+    """Compute an expression with the calculator; two operands are asked for in words, too."""
+    x = r.random()
+    if x < 0.04:
+        _by_zero(s, r)
         return
-    worded = {
-        "+": [f"What is {a} plus {b}?", f"Add {a} and {b}."],
-        "-": [f"What is {a} minus {b}?", f"Subtract {b} from {a}."],
-        "*": [f"What is {a} times {b}?", f"Multiply {a} by {b}."],
-    }[sign]
-    expression = f"{a} {sign} {b}"
-    result = str({"+": a + b, "-": a - b, "*": a * b}[sign])
-    s.user(r.choice([*worded, f"What is {expression}?", f"Compute {expression}."]))
-    thoughts = [f"I compute {expression} with the calculator.", s.check(), "The calculator gives the exact value."]
+    if x < 0.72:
+        sign = r.choice("++--**/")
+        a, b = _operands(r, sign)
+        expression = f"{a} {sign} {b}"
+        texts = [text.format(a=a, b=b) for text in _WORDED[sign]]
+        worded, more = texts[:2], texts[2:]
+    else:
+        expression, worded, more = _expression(r), [], []
+    result = str(calculator(expression))
+    if len(result) > 10:
+        arithmetic(s, r)
+        return
+    s.ask(
+        [*worded, f"What is {expression}?", f"Compute {expression}."],
+        [
+            *more,
+            f"Calculate {expression}.",
+            f"How much is {expression}?",
+            f"Evaluate {expression}.",
+        ],
+    )
+    thoughts = [f"I compute {expression} with the calculator.", CHECKS["run"], "The calculator gives the exact value."]
     if r.random() < 0.03:
         s.call(thoughts, ("calculator", {}), learn=False)
-        s.result(errors.bad_call("calculator", {}, ["calculator"]))
+        s.result(errors.bad_call("calculator", {}, s.declared))
         thoughts = ["The expression was missing, so I call the tool again.", *thoughts[1:]]
     s.call(thoughts, ("calculator", {"expression": expression}))
+    if r.random() < 0.012:
+        denied(s, f"compute {expression}")
+        return
     s.result(result)
-    s.answer([f"The result is {result}.", s.done()], f"{expression} = {result}.")
+    s.answer([f"The result is {result}.", DONE["computed"]], f"{expression} = {result}.")
 
 
-def _by_zero(s: Script, a: int) -> None:
-    s.user(f"What is {a} / 0?")
-    s.call([f"I compute {a} / 0 with the calculator.", s.check()], ("calculator", {"expression": f"{a} / 0"}))
+def _operands(r: random.Random, sign: str) -> tuple[str, str]:
+    a = r.randint(0, 10 ** r.randint(1, 4) - 1)
+    if sign == "/":
+        b = r.choice([2, 4, 5, 8, 10, r.randint(2, 99)])
+        return (str(a), str(b)) if b in (2, 4, 5, 8, 10) else (str(b * r.randint(1, 99)), str(b))
+    b = r.randint(0, 99 if sign == "*" else 10 ** r.randint(1, 4) - 1)
+    if r.random() < 0.15:
+        return f"{a % 1000}.{r.randint(1, 99)}", f"{b % 100}.{r.choice((5, 25, r.randint(1, 9)))}"
+    return str(a), str(b)
+
+
+def _expression(r: random.Random) -> str:
+    """Three operands, with parentheses or without."""
+    a, b, c = (r.randint(1, 10 ** r.randint(1, 3) - 1) for _ in range(3))
+    one, two = r.choice("+-*"), r.choice("+-*")
+    return r.choice([f"{a} {one} {b} {two} {c}", f"({a} {one} {b}) {two} {c}", f"{a} {one} ({b} {two} {c})"])
+
+
+def _by_zero(s: Script, r: random.Random) -> None:
+    a = r.randint(0, 10 ** r.randint(1, 4) - 1)
+    s.ask([f"What is {a} / 0?", f"Compute {a} / 0."], [f"What is {a} divided by 0?", f"Divide {a} by 0."])
+    s.call([f"I compute {a} / 0 with the calculator.", CHECKS["run"]], ("calculator", {"expression": f"{a} / 0"}))
     s.result(errors.failed("division by zero"))
     s.answer(["A division by zero has no result."], f"{a} / 0 has no result: division by zero.")
 
 
 def add_files(s: Script, r: random.Random) -> None:
-    first, second = file_path(r, "txt"), file_path(r, "txt")
-    while second == first:
-        second = file_path(r, "txt")
+    """Read two files in one turn, then add their numbers."""
+    first, second = s.path("txt"), s.path("txt")
     a, b = r.randint(0, 10 ** r.randint(1, 4) - 1), r.randint(0, 10 ** r.randint(1, 4) - 1)
-    s.user(
-        r.choice(
-            [
-                f"Read {first} and {second} and add the numbers.",
-                f"What is the sum of the numbers in {first} and {second}?",
-            ]
-        )
+    s.ask(
+        [
+            f"Read {first} and {second} and add the numbers.",
+            f"What is the sum of the numbers in {first} and {second}?",
+        ],
+        [f"Add the numbers in {first} and {second}.", f"Add the number in {first} to the number in {second}."],
     )
     s.call(
-        [f"I read {first} and {second} first.", "Both files can be read in one step.", s.check()],
+        [f"I read {first} and {second} first.", "Both files can be read in one step.", CHECKS["read"]],
         ("read_file", {"path": first}),
         ("read_file", {"path": second}),
     )
     s.result(str(a))
     s.result(str(b))
-    s.call([f"The numbers are {a} and {b}.", s.check()], ("calculator", {"expression": f"{a} + {b}"}))
+    s.call([f"The numbers are {a} and {b}.", CHECKS["run"]], ("calculator", {"expression": f"{a} + {b}"}))
     s.result(str(a + b))
-    s.answer([f"The sum is {a + b}.", s.done()], f"{a} + {b} = {a + b}.")
+    s.answer([f"The sum is {a + b}.", DONE["computed"]], f"{a} + {b} = {a + b}.")
 
 
 def weather(s: Script, r: random.Random) -> None:
-    cities = r.sample(CITIES, r.choice([1, 1, 2, 2, 3, 3]))
-    if r.random() < 0.1:
-        cities[0] = invented(r).capitalize()
+    """Look up one to three cities in one turn."""
+    cities: list[str] = []
+    for _ in range(r.choice([1, 1, 2, 2, 3, 3])):
+        name = city(r)
+        if name not in cities:
+            cities.append(name)
     asked = and_list(cities)
-    s.user(
-        r.choice(
-            [
-                f"What is the weather in {asked}?",
-                f"How is the weather in {asked}?",
-                f"Tell me the weather in {asked}.",
-            ]
-        )
+    s.ask(
+        [
+            f"What is the weather in {asked}?",
+            f"How is the weather in {asked}?",
+            f"Tell me the weather in {asked}.",
+        ],
+        [f"Look up the weather in {asked}.", f"What is the weather like in {asked}?", f"Weather in {asked}?"],
     )
     how_many = "One call for each city." if len(cities) > 1 else "One call is enough."
-    s.call([f"I look up the weather in {asked}.", how_many, s.check()], *(("get_weather", {"city": c}) for c in cities))
+    s.call(
+        [f"I look up the weather in {asked}.", how_many, CHECKS["run"]], *(("get_weather", {"city": c}) for c in cities)
+    )
+    if len(cities) == 1 and r.random() < 0.02:
+        denied(s, "look up the weather")
+        return
     said = [f"{r.choice(SKIES)}, {r.randint(-9, 39)} degrees" for _ in cities]
     for text in said:
         s.result(text)
-    s.answer([s.done(), "I report each city."], " ".join(f"{c}: {t}." for c, t in zip(cities, said, strict=True)))
-
-
-def small_talk(s: Script, r: random.Random) -> None:
-    question, answer = r.choice(TALK)
-    s.user(question)
-    s.answer(["The user talks to me, so I answer without a tool.", s.done()], answer)
+    s.answer([DONE["told"], "I report each city."], " ".join(f"{c}: {t}." for c, t in zip(cities, said, strict=True)))

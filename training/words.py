@@ -3,8 +3,24 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
-__all__ = ["CITIES", "FOLDERS", "KEYS", "SKIES", "STEMS", "WORDS", "file_path", "invented", "key", "value"]
+__all__ = [
+    "CITIES",
+    "FOLDERS",
+    "KEYS",
+    "NAMES",
+    "SKIES",
+    "STEMS",
+    "WORDS",
+    "city",
+    "file_path",
+    "folder_name",
+    "invented",
+    "key",
+    "text_line",
+    "value",
+]
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -58,6 +74,22 @@ EXTENSIONS = _words(
     py txt md toml json cfg
     """
 )
+NAMES = _words(
+    """
+    Anna Ben Clara David Emma Felix Grace Hugo Ida Jonas Kate Leo Mia Noah Olga Paul Rosa Sam Tina Victor
+    """
+)
+_ODD_FILES = _words(
+    """
+    README.md TODO.txt CHANGES.md LICENSE.txt my-notes.txt file2.txt config_v2.toml settings.local.toml notes.old.txt
+    data-2024.txt test.txt a.txt setup.cfg tox.ini pyproject.toml
+    """
+)
+_ODD_FOLDERS = _words(
+    """
+    src/lib src/core lib/net docs/api app/data config etc my-app project2 backup build logs old_files
+    """
+)
 _ONSETS = _words(
     """
     b c d f g h k l m n p r s t v w z br cr dr gr pl st tr
@@ -79,29 +111,99 @@ def invented(r: random.Random) -> str:
 def key(r: random.Random) -> str:
     """The name of a setting."""
     x = r.random()
-    if x < 0.7:
+    if x < 0.62:
         return r.choice(KEYS)
-    if x < 0.85:
+    if x < 0.76:
         return f"{r.choice(KEYS)}_{r.choice(KEYS)}"
-    return invented(r)
+    if x < 0.88:
+        return invented(r)
+    return r.choice((_numbered, _dashed, _camel, _dotted))(r)
 
 
 def value(r: random.Random) -> str:
-    """The value of a setting."""
+    """The value of a setting: six in ten of the usual kinds, the rest invented or odd."""
     x = r.random()
-    if x < 0.40:
+    if x < 0.32:
         return str(r.randint(0, 10 ** r.randint(1, 5) - 1))
-    if x < 0.62:
+    if x < 0.50:
         return r.choice(WORDS)
-    if x < 0.74:
+    if x < 0.58:
         return f"{r.choice(WORDS)}-{r.randint(1, 99)}"
-    if x < 0.86:
+    if x < 0.66:
         return r.choice(CITIES)
-    return invented(r)
+    if x < 0.78:
+        return invented(r)
+    return r.choice(_ODD_VALUES)(r)
+
+
+def city(r: random.Random) -> str:
+    """A city, one in five invented."""
+    return invented(r).capitalize() if r.random() < 0.2 else r.choice(CITIES)
+
+
+def folder_name(r: random.Random) -> str:
+    """A folder, one in four with an invented or odd name."""
+    x = r.random()
+    return r.choice(FOLDERS) if x < 0.75 else r.choice(_ODD_FOLDERS) if x < 0.87 else invented(r)
 
 
 def file_path(r: random.Random, *extensions: str) -> str:
-    """A relative path, four in ten in a folder; one name in eight is invented."""
-    folder = r.choice(FOLDERS) + "/" if r.random() < 0.4 else ""
-    stem = invented(r) if r.random() < 0.12 else r.choice(STEMS)
-    return f"{folder}{stem}.{r.choice(extensions or EXTENSIONS)}"
+    """A relative path, four in ten in a folder; one name in three is invented or odd."""
+    folder = folder_name(r) + "/" if r.random() < 0.4 else ""
+    extension = r.choice(extensions or EXTENSIONS)
+    x = r.random()
+    if x < 0.06:
+        odd = [name for name in _ODD_FILES if name.endswith("." + extension)]
+        if odd:
+            return folder + r.choice(odd)
+    stem = r.choice(STEMS)
+    if 0.06 <= x < 0.22:
+        stem = invented(r)
+    elif x < 0.34:
+        python = extension == "py"
+        stem = r.choice((_numbered, _joined) if python else (_numbered, _joined, _dashed))(r)
+    return f"{folder}{stem}.{extension}"
+
+
+def text_line(r: random.Random, most: int = 7) -> str:
+    """Words and values, `most` at most."""
+    return " ".join(r.choice([r.choice(WORDS), r.choice(WORDS), value(r)]) for _ in range(r.randint(1, most)))
+
+
+def _numbered(r: random.Random) -> str:
+    return r.choice(KEYS + STEMS) + r.choice(("", "_", "_v")) + str(r.randint(1, 99))
+
+
+def _joined(r: random.Random) -> str:
+    return f"{r.choice(STEMS)}_{r.choice(STEMS)}"
+
+
+def _dashed(r: random.Random) -> str:
+    return f"{r.choice(WORDS)}-{r.choice(STEMS)}"
+
+
+def _dotted(r: random.Random) -> str:
+    return f"{r.choice(STEMS)}.{r.choice(KEYS)}"
+
+
+def _camel(r: random.Random) -> str:
+    return r.choice(WORDS) + r.choice(STEMS).replace("_", "").capitalize()
+
+
+_ODD_VALUES: tuple[Callable[[random.Random], str], ...] = (
+    lambda r: f"{r.randint(0, 99)}.{r.randint(1, 999)}",
+    lambda r: f"{r.randint(0, 9)}.{r.randint(0, 20)}.{r.randint(0, 9)}",
+    lambda r: f"20{r.randint(10, 29)}-{r.randint(1, 12):02}-{r.randint(1, 28):02}",
+    lambda r: r.choice(("true", "false")),
+    lambda r: f"https://{invented(r)}.{r.choice(('com', 'org', 'net'))}/{r.choice(WORDS)}",
+    lambda r: f'"{r.choice(WORDS)} {r.choice(WORDS)}"',
+    lambda r: f'"{invented(r)}"',
+    lambda r: f"{r.choice(NAMES).lower()}@{invented(r)}.org",
+    lambda r: r.choice(WORDS).capitalize() + r.choice(STEMS).replace("_", "").capitalize(),
+    lambda r: f"0x{r.randrange(16**4):04x}",
+    lambda r: f"{r.randint(1, 60)}{r.choice(('s', 'ms', 'MB', 'kg', '%'))}",
+    lambda r: f"-{r.randint(1, 999)}",
+    lambda r: f"/{r.choice(FOLDERS)}/{invented(r)}",
+    lambda r: f"{r.choice(NAMES)} {invented(r).capitalize()}",
+    lambda r: f"10.0.{r.randint(0, 255)}.{r.randint(1, 254)}",
+)
