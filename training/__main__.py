@@ -1,7 +1,7 @@
 """From data to a GGUF in one command.
 
-    python -m training [--short] [--family qwen35|lfm2] [--out training-out] [--tokens 8e6] [--seed 0] [--threads 1]
-                       [--compile] [--start OTHER.gguf [--inner 480]]
+    python -m training [--short] [--family qwen35|lfm2] [--out training-out] [--tokens 8e6] [--seed 0] [--workers 1]
+                       [--threads 1] [--compile] [--start OTHER.gguf [--inner 480]]
 
 Trains the tokenizer and the network, and writes `OUT/tiny-hybrid.gguf` or `OUT/tiny-lfm2.gguf` (F16, with the chat
 template). A training that was interrupted goes on from `OUT/checkpoint.pt`. `--short` makes a smaller network in a few
@@ -28,16 +28,20 @@ from .export import export
 from .export_lfm2 import export_lfm2
 from .model import Shape, TinyHybrid
 from .model_lfm2 import Lfm2Shape, TinyLfm2
-from .schedule import REFINING, Plan
+from .schedule import REFINING, Plan, Stage
 from .start import narrowed, read_gguf
 from .tokenizer import load_tokenizer, train_tokenizer
 from .train import Trainer
 
 __all__ = ["SHORT_PLAN", "SHORT_SHAPE", "main", "make"]
 
-SHORT_SHAPE = Shape(width=128, heads=2, kv_heads=1, inner=256, state_heads=1, interval=3, layers=3)
+SHORT_SHAPE = Shape(width=128, heads=2, kv_heads=1, inner=256, state_heads=2, interval=3, layers=3)
 SHORT_LFM2 = Lfm2Shape(layers=3)
-SHORT_PLAN = Plan(tokens=1_200_000, rows=2)
+SHORT_PLAN = Plan(
+    tokens=1_200_000,
+    rate=3e-3,
+    stages=(Stage(0.1, copying=0.6, system=0.0, rows=2), Stage(1.0, copying=0.1, system=0.2, mtp=0.2, rows=2)),
+)
 SHORT_EPISODES = 500
 
 
@@ -49,6 +53,7 @@ def make(
     seed: int = 0,
     episodes: int = 6000,
     compiled: bool = False,
+    workers: int = 1,
     weights: dict[str, Tensor] | None = None,
 ) -> dict[str, Any]:
     """Make everything in `out`; returns what was made: bytes, SHA-256, parameters, steps, tokens.
@@ -61,9 +66,7 @@ def make(
     network = TinyHybrid(shape) if isinstance(shape, Shape) else TinyLfm2(shape)
     if weights is not None:
         network.load_state_dict(weights)
-    if compiled and isinstance(network, TinyHybrid):
-        network.compile_blocks()
-    trainer = Trainer(network, tokenizer, plan, out, seed=seed)
+    trainer = Trainer(network, tokenizer, plan, out, seed=seed, workers=workers, compiled=compiled)
     trainer.run(log=lambda entry: print(json.dumps(entry), file=sys.stderr, flush=True))
     if isinstance(shape, Shape):
         path = export(network.state_dict(), shape, tokenizer, out / "tiny-hybrid.gguf", template=Qwen38.jinja())
@@ -95,6 +98,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=float, help="tokens to train on, exercises included")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1, help="more than one is slower where another process runs")
+    parser.add_argument("--workers", type=int, default=1, help="processes that share the rows of a batch, one a core")
     parser.add_argument("--compile", action="store_true", help="fuse small operations (needs a C++ compiler)")
     parser.add_argument("--family", choices=("qwen35", "lfm2"), default="qwen35")
     parser.add_argument("--start", type=Path, help="a qwen35 GGUF to go on from, with its tokenizer")
@@ -124,6 +128,7 @@ def main() -> None:
         seed=options.seed,
         episodes=SHORT_EPISODES if options.short else 6000,
         compiled=options.compile,
+        workers=options.workers,
         weights=weights,
     )
     print(json.dumps(facts, indent=1))

@@ -5,7 +5,6 @@ The forms are those of llama.cpp's `qwen35` graph; a test compares the logits.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -13,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .delta import gated_delta_rule
+from .initial import initialise
 from .layers import Attention, FeedForward, Norm, inverse_norm
 
 __all__ = ["Shape", "TinyHybrid"]
@@ -118,7 +118,7 @@ class TinyHybrid(nn.Module):
         self.mtp_token_norm = Norm(shape.width, shape.eps)
         self.mtp_hidden_norm = Norm(shape.width, shape.eps)
         self.mtp_norm = Norm(shape.width, shape.eps)
-        _initialise(self)
+        initialise(self)
 
     def compile_blocks(self) -> None:
         """Fuse the small operations of the blocks; the first steps then take minutes, the others half the time."""
@@ -143,36 +143,3 @@ class TinyHybrid(nn.Module):
         positions = torch.arange(first, first + tokens.shape[1], device=tokens.device)
         joined = torch.cat([self.mtp_token_norm(self.embedding(tokens)), self.mtp_hidden_norm(hidden)], -1)
         return self.mtp_norm(self.mtp_block(self.mtp_join(joined), positions))  # type: ignore[no-any-return]
-
-
-def _initialise(model: TinyHybrid) -> None:
-    """Normal(0, 0.02), outputs smaller with depth; DeltaNets that remember.
-
-    Slow head: half-life of hundreds of tokens; fast head: tens. The convolutions start as "key of the token before,
-    value and query of this one" with equal query and key matrices: what followed this token before can be read at
-    once. (Such starts are called mimetic: Trockman et al., arXiv 2410.11135.)
-    """
-    shape = model.shape
-    for name, parameter in model.named_parameters():
-        if parameter.dim() == 2 and not name.endswith("conv"):
-            nn.init.normal_(parameter, 0.0, 0.02)
-    for module in model.modules():
-        if isinstance(module, FeedForward):
-            nn.init.normal_(module.down.weight, 0.0, 0.02 / math.sqrt(2 * shape.layers))
-        if isinstance(module, (Attention, DeltaNet)):
-            nn.init.normal_(module.o.weight, 0.0, 0.02 / math.sqrt(2 * shape.layers))
-        if isinstance(module, DeltaNet):
-            _remember(module)
-
-
-@torch.no_grad()
-def _remember(module: DeltaNet) -> None:
-    s = module.shape
-    inner = s.state_heads * s.state_size
-    module.dt.copy_(torch.expm1(torch.linspace(math.log(0.004), math.log(0.03), s.state_heads).exp()).log())
-    module.log_decay.copy_(torch.linspace(0.0, math.log(4.0), s.state_heads))
-    module.qkv.weight[inner : 2 * inner] = module.qkv.weight[:inner]
-    module.conv.mul_(0.3)
-    module.conv[:inner, -1] += 1.0
-    module.conv[inner : 2 * inner, -2] += 1.0
-    module.conv[2 * inner :, -1] += 1.0

@@ -1,4 +1,4 @@
-"""What is trained when: copying first, then episodes, at the end with their system blocks and the MTP layer."""
+"""What is trained when: copying first, then episodes, in longer and longer rows, at the end with the MTP layer."""
 
 from __future__ import annotations
 
@@ -9,31 +9,38 @@ __all__ = ["REFINING", "Plan", "Stage"]
 
 @dataclass(frozen=True)
 class Stage:
-    """copying: share of the batches that are exercises. system: share of the rows with a system block. mtp: weight of
-    the MTP loss (0: not computed)."""
+    """A part of the training, up to the share `until` of its tokens.
+
+    copying: share of the batches that are exercises. system: share of the rows with a system block. long: share of the
+    tasks with long files. mtp: weight of the MTP loss (0: not computed), `ahead` how often the layer is chained. rows x
+    length: the tokens of a batch.
+    """
 
     until: float
     copying: float
     system: float
-    mtp: float
+    mtp: float = 0.0
+    ahead: int = 1
+    long: float = 0.0
+    rows: int = 6
+    length: int = 1024
 
 
 @dataclass(frozen=True)
 class Plan:
     """tokens: of the whole training. Learning rate: up for `warmup` steps, level, then straight down to 2 % over the
-    last `decay` of the tokens. A stage reaches `until` its share of the tokens."""
+    last `decay` of the tokens."""
 
-    tokens: int = 8_000_000
-    rate: float = 3e-3
+    tokens: int = 14_000_000
+    rate: float = 2e-3
     warmup: int = 50
-    decay: float = 0.45
-    rows: int = 4
-    length: int = 1024
+    decay: float = 0.6
     stages: tuple[Stage, ...] = (
-        Stage(0.08, 1.0, 0.0, 0.0),
-        Stage(0.45, 0.25, 0.1, 0.0),
-        Stage(0.70, 0.12, 0.3, 0.3),
-        Stage(1.00, 0.05, 0.6, 0.3),
+        Stage(0.04, copying=0.6, system=0.0),
+        Stage(0.30, copying=0.15, system=0.2),
+        Stage(0.55, copying=0.05, system=0.5, mtp=0.2),
+        Stage(0.80, copying=0.0, system=0.8, mtp=0.3, ahead=2, long=0.25, rows=2, length=4096),
+        Stage(1.00, copying=0.0, system=1.0, mtp=0.3, ahead=3, long=0.3, rows=2, length=8192),
     )
 
     def stage(self, seen: int) -> Stage:
@@ -50,7 +57,9 @@ REFINING = Plan(
     rate=1.2e-3,
     warmup=20,
     decay=0.7,
-    rows=3,
-    stages=(Stage(0.6, 0.04, 0.25, 0.15), Stage(1.0, 0.02, 0.5, 0.3)),
+    stages=(
+        Stage(0.6, copying=0.04, system=0.25, mtp=0.15, rows=3),
+        Stage(1.0, copying=0.02, system=0.5, mtp=0.3, ahead=2, rows=3),
+    ),
 )
 """For a network that can copy already: episodes nearly alone, gentler steps."""

@@ -1,0 +1,147 @@
+"""How the network begins: seeded random matrices, set up so that it can look back from the first step on.
+
+A small network that starts fully at random needs millions of tokens before it copies at all. Here every matrix is still
+random, but some are made equal or transposed to each other, so that a random code written in one place is read in
+another. (Such starts are called mimetic: Trockman et al., arXiv 2410.11135; the circuit is the induction head of Olsson et
+al., arXiv 2209.11895.)
+
+- Embeddings begin in the first half of the width. Their first place holds the same number in every token: the tied
+  output cannot see it, and gates can open with it.
+- The first DeltaNet forgets at once and carries codes of the token before, and of the one before that, into the other half.
+- Attention and later DeltaNets compare the code of this token and the one before with those two: they find what followed
+  the last two tokens, at any distance (attention, in the places without rotation) or lately (DeltaNet), and write it
+  where the output reads it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from .layers import Attention, FeedForward
+
+if TYPE_CHECKING:
+    from .model import DeltaNet, TinyHybrid
+
+__all__ = ["embed", "initialise"]
+
+CONSTANT = 0.15
+OPEN = 0.2
+CARRIED = 0.03
+FOLLOW = 0.03
+MATCH = 2.0
+SHARP = 2.0
+BEFORE = 1.2
+
+
+@torch.no_grad()
+def initialise(model: TinyHybrid) -> None:
+    """Set every parameter of `model` from torch's random numbers."""
+    shape = model.shape
+    for name, parameter in model.named_parameters():
+        if parameter.dim() == 2 and not name.endswith("conv"):
+            nn.init.normal_(parameter, 0.0, 0.02)
+    for module in model.modules():
+        if isinstance(module, FeedForward):
+            nn.init.normal_(module.down.weight, 0.0, 0.02 / math.sqrt(2 * shape.layers))
+        if isinstance(module, Attention):
+            nn.init.normal_(module.o.weight, 0.0, 0.02 / math.sqrt(2 * shape.layers))
+    code, places = embed(model.embedding.weight, min(shape.state_size, shape.width // 4))
+    deltas = [block.delta for block in model.blocks if block.delta is not None]
+    for number, delta in enumerate(deltas):
+        _remember(delta)
+        if number == 0:
+            _carry(delta, code, places)
+        else:
+            _follow(delta, code, places)
+    for block in model.blocks:
+        if block.attention is not None:
+            _match(block.attention, code, places)
+
+
+def embed(weight: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """Prepare embeddings [vocabulary, width], with `size` places for the code of a token: the matrix that makes the
+    code, [size, width], and the two that read the codes of the tokens before, [2, size, width]."""
+    width = weight.shape[1]
+    half = width // 2
+    weight[:, :half] *= math.sqrt(2)
+    weight[:, half:] *= 0.05
+    weight[:, 0] = CONSTANT
+    code = torch.zeros(size, width)
+    code[:, 1:half] = torch.randn(size, half - 1) * 0.34 / math.sqrt(half)
+    places = torch.zeros(2, size, width)
+    for lag in range(2):
+        at = half + lag * size
+        places[lag, :, at : at + size] = torch.eye(size)
+    return code, places
+
+
+def _remember(delta: DeltaNet) -> None:
+    """Slow head: half-life of hundreds of tokens; fast head: tens. Gates open."""
+    heads = delta.shape.state_heads
+    delta.dt.copy_(torch.expm1(torch.linspace(math.log(0.004), math.log(0.03), heads).exp()).log())
+    delta.log_decay.copy_(torch.linspace(0.0, math.log(4.0), heads))
+    delta.z.weight[:, 0] = OPEN
+
+
+def _carry(delta: DeltaNet, code: Tensor, places: Tensor) -> None:
+    """Head h gives the token h + 1 places back. Key and query are equal, and all before is forgotten."""
+    s = delta.shape
+    inner = s.state_heads * s.state_size
+    delta.qkv.weight[inner : 2 * inner] = delta.qkv.weight[:inner]
+    delta.conv.mul_(0.1)
+    delta.conv[: 2 * inner, -1] += 1.0
+    delta.o.weight.zero_()
+    delta.qkv.weight[2 * inner :] = 0.0
+    for head in range(s.state_heads):
+        rows = slice(head * s.state_size, head * s.state_size + len(code))
+        delta.qkv.weight[2 * inner :][rows] = code
+        delta.conv[2 * inner :][rows, -2 - head % 2] += 1.0
+        delta.o.weight[:, rows] = CARRIED * places[head % 2].t()
+    delta.dt.fill_(1.0)
+    delta.log_decay.fill_(math.log(8.0))
+
+
+def _follow(delta: DeltaNet, code: Tensor, places: Tensor) -> None:
+    """Key: the two tokens before; query: this one and the one before; value: this one."""
+    s = delta.shape
+    inner = s.state_heads * s.state_size
+    delta.conv.mul_(0.1)
+    delta.conv[:, -1] += 1.0
+    delta.qkv.weight[2 * inner :, 0] = 0.0
+    for head in range(s.state_heads):
+        rows = slice(head * s.state_size, (head + 1) * s.state_size)
+        query, key = _codes(code, places, s.state_size)
+        delta.qkv.weight[:inner][rows] = query
+        delta.qkv.weight[inner : 2 * inner][rows] = key
+    delta.o.weight.copy_(FOLLOW * delta.qkv.weight[2 * inner :].t())
+
+
+def _codes(code: Tensor, places: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """Matrices of a query (this token and the one before) and of a key (the one before and the one before that) that
+    agree where the tokens agree."""
+    near = torch.randn(size, code.shape[0]) / math.sqrt(code.shape[0])
+    far = BEFORE * torch.randn(size, code.shape[0]) / math.sqrt(code.shape[0])
+    scale = 0.3  # of a carried code to the code itself, after the norm
+    return near @ code + scale * far @ places[0], scale * (near @ places[0] + far @ places[1])
+
+
+def _match(attention: Attention, code: Tensor, places: Tensor) -> None:
+    a = attention
+    shared = a.heads // a.kv_heads
+    step = a.size * (2 if a.gated else 1)
+    for head in range(a.kv_heads):
+        query, key = _codes(code, places, a.size)
+        query[: a.rope_dims] *= 0.1
+        key[: a.rope_dims] *= 0.1
+        a.k.weight[head * a.size : (head + 1) * a.size] = key
+        for number in range(head * shared, (head + 1) * shared):
+            a.q.weight[number * step : number * step + a.size] = query
+    a.q_norm.weight.fill_(SHARP)
+    a.v.weight[:, 0] = 0.0
+    a.v.weight[:, a.v.weight.shape[1] // 2 :] *= 0.1
+    values = a.v.weight.view(a.kv_heads, a.size, -1).repeat_interleave(shared, 0).flatten(0, 1)
+    a.o.weight.copy_(MATCH * values.t())
