@@ -1,8 +1,12 @@
 """Score a model on seeded tasks, each run to its end by a real agent.
 
     python scripts/eval_model.py [MODEL] [--tasks 40] [--kinds repair,write] [--seed 1] [--temperature 0]
+                                 [--show-failures]
 
-Prints one JSON object (progress goes to stderr): solved and tried by kind, and how many tokens were decoded twice (0).
+A task is solved if its calls, its answers and the files at the end are right, byte for byte. The kind `conversation` is
+one conversation of up to 8,000 tokens for every ten tasks; its requests count one by one, those behind token 4,000 once
+more as `late`. Prints one JSON object (progress goes to stderr): solved and tried by kind, in all, their share, and how
+many tokens were decoded twice (0).
 """
 
 from __future__ import annotations
@@ -12,113 +16,84 @@ import json
 import random
 import sys
 import time
-from collections.abc import Callable
 from typing import Any
 
-from eval_tasks import KINDS, Task, World, test_report
+from eval_long import KINDS, talk
+from eval_run import LATE, Outcome, attempt, converse, thinking_of
 
-from agentloop import Agent, Engine, Sampling, Thinking, UsageLimits
-from agentloop.exceptions import AgentLoopError
+from agentloop import Engine, Sampling
 
-EFFORTS: tuple[Any, ...] = ("low", "medium", "xhigh")
-
-
-def tools_for(world: World) -> list[Callable[..., str]]:
-    """The six tools that the embedded model knows, over a world in memory."""
-
-    def read_file(path: str) -> str:
-        """Read a text file and return its content.
-
-        Args:
-            path: Path of the file to read.
-        """
-        if path not in world.files:
-            near = next(iter(world.files), "nothing")
-            return f"Error: file not found: {path}. Did you mean {near}?"
-        return world.files[path]
-
-    def write_file(path: str, content: str) -> str:
-        """Write text to a file, replacing what it held.
-
-        Args:
-            path: Path of the file to write.
-            content: The new content.
-        """
-        world.files[path] = content
-        return f"Wrote {len(content.encode())} bytes to {path}."
-
-    def list_files(directory: str) -> str:
-        """List the files in a directory.
-
-        Args:
-            directory: Directory to list.
-        """
-        start = directory.rstrip("/") + "/"
-        return "\n".join(path.removeprefix(start) for path in sorted(world.files) if path.startswith(start))
-
-    def run_tests() -> str:
-        """Run the test suite and return its report."""
-        return test_report(world)
-
-    def calculator(expression: str) -> str:
-        """Evaluate an arithmetic expression.
-
-        Args:
-            expression: The expression, for example 2 + 3.
-        """
-        if not set(expression) <= set("0123456789+-* "):
-            return "Error: only numbers, +, - and * are understood."
-        return str(eval(expression))
-
-    def get_weather(city: str) -> str:
-        """Return the current weather in a city.
-
-        Args:
-            city: Name of the city.
-        """
-        return world.weather.get(city, f"Error: no such city: {city}.")
-
-    return [read_file, write_file, list_files, run_tests, calculator, get_weather]
+TALK = "conversation"
+SHOWN = 1_500  # characters of one message of a failure
 
 
-def attempt(engine: Engine, task: Task, effort: Any, sampling: Sampling) -> tuple[bool, int]:
-    """Run one task; whether it was solved, and how many tokens were decoded twice."""
-    agent = Agent(
-        engine,
-        tools=tools_for(task.world),
-        thinking=Thinking(effort=effort),
-        sampling=sampling,
-        limits=UsageLimits(request_limit=10, output_tokens_limit=800),
-    )
-    try:
-        result = agent.run_sync(task.prompt)
-    except AgentLoopError:
-        return False, 0
-    return task.solved(task.world, str(result.output)), result.usage.recomputed
+def score(engine: Engine, kind: str, options: argparse.Namespace) -> tuple[list[bool], list[Outcome]]:
+    """Which tasks of a kind were solved (which requests, for `conversation`), and the outcomes of all requests."""
+    solved: list[bool] = []
+    outcomes: list[Outcome] = []
+    count = (options.tasks + 9) // 10 if kind == TALK else options.tasks
+    for number in range(count):
+        sampling = Sampling(temperature=options.temperature, seed=number)
+        r = random.Random(f"{options.seed} {kind} {number}")
+        if kind == TALK:
+            tasks = talk(r)
+            new = converse(engine, tasks, thinking_of(kind, r), sampling)
+            solved += [not outcome.wrong for outcome in new]
+        else:
+            task = KINDS[kind](r)
+            new = attempt(engine, task, thinking_of(kind, r), sampling)
+            solved.append(not any(outcome.wrong for outcome in new))
+        outcomes += new
+        if options.show_failures:
+            for outcome in new:
+                if outcome.wrong:
+                    show(f"{kind} {number}", outcome)
+    return solved, outcomes
+
+
+def show(name: str, outcome: Outcome) -> None:
+    """Print a failed request and what the model did."""
+    print(f"--- {name}, token {outcome.at}: {outcome.wrong[:SHOWN]}", file=sys.stderr)
+    for message in outcome.messages or [{"role": "user", "content": outcome.prompt}]:
+        if message.get("reasoning_content"):
+            print(f"  thought: {message['reasoning_content'][:SHOWN]}", file=sys.stderr)
+        for call in message.get("tool_calls") or []:
+            print(f"  call: {call['function']['name']} {call['function']['arguments']}"[:SHOWN], file=sys.stderr)
+        if message["content"]:
+            print(f"  {message['role']}: {message['content'][:SHOWN]}", file=sys.stderr)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Score a model on seeded tasks.")
     parser.add_argument("model", nargs="?", help="a GGUF file (default: the embedded model)")
+    parser.add_argument("--model", dest="named", help="the same, by name")
     parser.add_argument("--tasks", type=int, default=40, help="tasks of each kind")
-    parser.add_argument("--kinds", default=",".join(KINDS))
+    parser.add_argument("--kinds", default=",".join([*KINDS, TALK]))
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--temperature", type=float, default=0.0, help="0: greedy; else sampled, seeded by the task")
+    parser.add_argument("--show-failures", action="store_true", help="what went wrong, to stderr")
     options = parser.parse_args()
-    solved: dict[str, list[int]] = {}
+    kinds = options.kinds.split(",")
+    if unknown := [kind for kind in kinds if kind not in KINDS and kind != TALK]:
+        parser.error(f"no kind is called {unknown[0]}; there are {', '.join([*KINDS, TALK])}")
+    counts: dict[str, list[int]] = {}
+    report: dict[str, Any] = {}
     recomputed, began = 0, time.monotonic()
-    with Engine.load(options.model, n_ctx=4096, sequences=1) as engine:
-        for kind in options.kinds.split(","):
-            solved[kind] = [0, options.tasks]
-            for number in range(options.tasks):
-                sampling = Sampling(temperature=options.temperature, seed=number)
-                r = random.Random(f"{options.seed} {kind} {number}")
-                good, twice = attempt(engine, KINDS[kind](r), r.choice(EFFORTS), sampling)
-                solved[kind][0] += good
-                recomputed += twice
-            print(f"{kind}: {solved[kind][0]} of {options.tasks}", file=sys.stderr, flush=True)
+    with Engine.load(options.named or options.model, n_ctx=9_216, sequences=1) as engine:
+        for kind in kinds:
+            started = time.monotonic()
+            solved, outcomes = score(engine, kind, options)
+            counts[kind] = [sum(solved), len(solved)]
+            recomputed += sum(outcome.recomputed for outcome in outcomes)
+            if kind == TALK:
+                late = [not outcome.wrong for outcome in outcomes if outcome.at >= LATE]
+                report["late"] = [sum(late), len(late)]
+            seconds = time.monotonic() - started
+            print(f"{kind}: {counts[kind][0]} of {counts[kind][1]}, {seconds:.1f} s", file=sys.stderr, flush=True)
+    total = [sum(good for good, _ in counts.values()), sum(tried for _, tried in counts.values())]
+    report |= {"total": total, "share": round(total[0] / max(1, total[1]), 4), "recomputed": recomputed}
     seconds = round(time.monotonic() - began, 1)
-    print(json.dumps({"model": engine.name, "solved": solved, "recomputed": recomputed, "seconds": seconds}))
+    print(json.dumps({"model": engine.name, "solved": counts, **report, "seconds": seconds}))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,149 @@
+"""Run tasks to their end with a real agent, and judge them."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from eval_long import BUDGETS
+from eval_tasks import Step, Task
+from eval_world import Desk
+
+from agentloop import Agent, Conversation, Sampling, Thinking, UsageLimits
+from agentloop.engine.seam import EngineLike
+from agentloop.exceptions import AgentLoopError
+
+__all__ = ["LATE", "Outcome", "attempt", "converse", "thinking_of"]
+
+EFFORTS: tuple[Any, ...] = ("low", "medium", "xhigh")
+
+LATE = 4_000
+"""Tokens of a conversation behind which its requests are counted separately too."""
+
+FULL = 8_000
+"""Tokens at which a conversation gets no more tasks."""
+
+FEWEST = 12  # tasks of a conversation that count, even if it cannot go on
+
+
+@dataclass
+class Outcome:
+    """What became of one request. `wrong` says what was not right, "" if all was; `at` is how many tokens the
+    conversation held before it."""
+
+    prompt: str
+    wrong: str
+    at: int = 0
+    recomputed: int = 0
+    messages: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+
+
+def thinking_of(kind: str, r: random.Random) -> Thinking:
+    """An effort; no reasoning for `off`, a budget for `budget`."""
+    if kind == "off":
+        return Thinking(effort=None, enabled=False)
+    effort = r.choice(EFFORTS)
+    if kind != "budget":
+        return Thinking(effort=effort)
+    with warnings.catch_warnings():  # that the budget cuts short what the effort asks for is the point
+        warnings.simplefilter("ignore")
+        return Thinking(effort=effort, budget=r.choice(BUDGETS))
+
+
+def attempt(
+    engine: EngineLike, task: Task, thinking: Thinking, sampling: Sampling, *, most_tokens: int = 1_600
+) -> list[Outcome]:
+    """Run one task in a conversation of its own; the outcomes of its requests up to the first that is wrong."""
+    with _agent(engine, sampling, thinking, most_tokens, edits=task.edits) as (agent, conversation, desk):
+        return _run(agent, conversation, desk, task)
+
+
+def converse(
+    engine: EngineLike, tasks: list[Task], thinking: Thinking, sampling: Sampling, *, most_tokens: int = 1_600
+) -> list[Outcome]:
+    """Run tasks in one conversation until it is full. Every request counts; those that could not be asked any more,
+    of the first twelve tasks, are wrong."""
+    outcomes: list[Outcome] = []
+    edits = any(task.edits for task in tasks)
+    with _agent(engine, sampling, thinking, most_tokens, edits=edits) as (agent, conversation, desk):
+        for number, task in enumerate(tasks):
+            if len(conversation.tokens) >= FULL:
+                break
+            try:
+                outcomes += _run(agent, conversation, desk, task)
+                if conversation.open_calls or conversation.pending:
+                    raise AgentLoopError("the conversation cannot go on")
+            except AgentLoopError as error:
+                left = [step for task in tasks[number + 1 : FEWEST] for step in task.steps]
+                outcomes += [Outcome(step.prompt, f"not asked: {error}", len(conversation.tokens)) for step in left]
+                break
+    return outcomes
+
+
+@contextmanager
+def _agent(
+    engine: EngineLike, sampling: Sampling, thinking: Thinking, most_tokens: int, *, edits: bool
+) -> Iterator[tuple[Agent, Conversation, Desk]]:
+    with tempfile.TemporaryDirectory(prefix="agentloop-eval-") as folder:
+        desk = Desk(Path(folder), edits=edits)
+        tools = desk.tools()
+        limits = UsageLimits(request_limit=10, output_tokens_limit=most_tokens)
+        agent = Agent(engine, tools=tools, limits=limits)
+        schemas = [tool.schema for tool in tools]
+        conversation = Conversation(engine, tools=schemas, thinking=thinking, sampling=sampling)
+        try:
+            yield agent, conversation, desk
+        finally:
+            conversation.close()
+
+
+def _run(agent: Agent, conversation: Conversation, desk: Desk, task: Task) -> list[Outcome]:
+    desk.lay(task.world)
+    outcomes: list[Outcome] = []
+    for step in task.steps:
+        first, at, twice = len(conversation.messages), len(conversation.tokens), conversation.usage.recomputed
+        try:
+            agent.run_sync(step.prompt, conversation=conversation)
+            failure = ""
+        except AgentLoopError as error:
+            failure = f"{type(error).__name__}: {error}"
+        messages = conversation.messages[first:]
+        wrong = failure or _wrong(step, messages)
+        if not wrong and step is task.steps[-1] and desk.files() != task.after:
+            wrong = "the files are not as they should be"
+        outcomes.append(Outcome(step.prompt, wrong, at, conversation.usage.recomputed - twice, messages))
+        if failure:
+            break
+    return outcomes
+
+
+def _wrong(step: Step, messages: list[dict[str, Any]]) -> str:
+    """What is not right with the calls and the answer, "" if all is."""
+    replies = [message for message in messages if message["role"] == "assistant"]
+    made = [_calls(message) for message in replies if message.get("tool_calls")]
+    for number, turn in enumerate(step.turns):
+        wanted = sorted(_comparable(name, arguments) for name, arguments in turn)
+        if number >= len(made) or sorted(made[number]) != wanted:
+            return f"turn {number + 1} should call {wanted}"
+    if len(made) > len(step.turns):
+        return f"turn {len(step.turns) + 1} should call nothing"
+    if str(replies[-1]["content"]).strip() != step.answer:
+        return f"the answer should be {step.answer!r}"
+    return ""
+
+
+def _calls(message: dict[str, Any]) -> list[tuple[str, str]]:
+    functions = [call["function"] for call in message["tool_calls"]]
+    return [_comparable(function["name"], function["arguments"]) for function in functions]
+
+
+def _comparable(name: str, arguments: dict[str, Any]) -> tuple[str, str]:
+    """A call as it is compared. The texts of an edit are left out: the file shows what they did."""
+    kept = {"path": arguments.get("path")} if name == "edit_file" else arguments
+    return name, repr(sorted(kept.items()))
