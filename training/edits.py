@@ -24,7 +24,7 @@ def edit(s: Script, r: random.Random) -> None:
     old = new = content.values[name]
     while new == old:
         new = value(r)
-    twin = by_edit and not s.large and r.random() < 0.04 and _add_twin(r, content, name)
+    twin = by_edit and not s.large and r.random() < 0.07 and _add_twin(r, content, name)
     s.ask(
         [
             f"Set {name} to {new} in {path}.",
@@ -50,7 +50,7 @@ def edit(s: Script, r: random.Random) -> None:
     elif twin:
         done = _behind_twin(s, r, thoughts, found, content, line, after)
     else:
-        if r.random() < 0.03:
+        if r.random() < 0.05:
             _wrong_text(s, thoughts, found, content, name, after)
         done = replace(s, r, thoughts, found, content.text, line, after)
     if done:
