@@ -43,7 +43,7 @@ def second_question(s: Script, r: random.Random) -> None:
     if found is None:
         return
     path, content, asked = found
-    others = [name for name in content.names() if name != asked]
+    others = [name for name in content.values if name != asked]
     for name in r.sample(others, min(len(others), r.choice([1, 1, 2]))):
         s.ask([f"And the {name}?"], [f"And {name}?", f"What is the {name} there?", f"What about the {name}?"])
         s.answer(
@@ -54,7 +54,7 @@ def second_question(s: Script, r: random.Random) -> None:
 
 def _look_up(s: Script, r: random.Random) -> tuple[str, Settings, str] | None:
     path, content = s.path(*SETTINGS), asked_settings(s, r)
-    name = r.choice(content.names())
+    name = r.choice(list(content.values))
     s.ask(
         [
             f"What is the {name} in {path}?",
@@ -82,7 +82,7 @@ def look_up_two(s: Script, r: random.Random) -> None:
     """Read two files in one turn and tell a value of each."""
     paths = [s.path(*SETTINGS), s.path(*SETTINGS)]
     contents = [settings(r, r.choice([2, 3, 3, 4, 5])) for _ in paths]
-    keys = [r.choice(content.names()) for content in contents]
+    keys = [r.choice(list(content.values)) for content in contents]
     s.ask(
         [f"What is the {keys[0]} in {paths[0]} and the {keys[1]} in {paths[1]}?"],
         [

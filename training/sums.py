@@ -37,7 +37,7 @@ def arithmetic(s: Script, r: random.Random) -> None:
     else:
         expression, worded, more = _expression(r), [], []
     result = str(calculator(expression))
-    if len(result) > 10:
+    if len(result) > 18:
         arithmetic(s, r)
         return
     s.ask(
@@ -63,13 +63,14 @@ def arithmetic(s: Script, r: random.Random) -> None:
 
 
 def _operands(r: random.Random, sign: str) -> tuple[str, str]:
-    a = r.randint(0, 10 ** r.randint(1, 4) - 1)
+    a = r.randint(0, 10 ** r.choice([1, 2, 3, 3, 4, 4, 5, 6]) - 1)
     if sign == "/":
         b = r.choice([2, 4, 5, 8, 10, r.randint(2, 99)])
         return (str(a), str(b)) if b in (2, 4, 5, 8, 10) else (str(b * r.randint(1, 99)), str(b))
     b = r.randint(0, 99 if sign == "*" else 10 ** r.randint(1, 4) - 1)
     if r.random() < 0.15:
-        return f"{a % 1000}.{r.randint(1, 99)}", f"{b % 100}.{r.choice((5, 25, r.randint(1, 9)))}"
+        b_text = f"{b % 1000}.{r.choice((5, 25, r.randint(1, 99)))}" if r.random() < 0.6 else str(b)
+        return f"{a % 10000}.{r.randint(1, 99)}", b_text
     return str(a), str(b)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from string import ascii_lowercase
 
 __all__ = [
     "CITIES",
@@ -103,7 +104,9 @@ _VOWELS = _words(
 
 
 def invented(r: random.Random) -> str:
-    """A word that is in no list: two or three syllables."""
+    """A word that is in no list: two or three syllables, or any letters."""
+    if r.random() < 0.25:
+        return "".join(r.choice(ascii_lowercase) for _ in range(r.randint(3, 8)))
     syllables = (r.choice(_ONSETS) + r.choice(_VOWELS) for _ in range(r.randint(2, 3)))
     return "".join(syllables) + r.choice(("", "n", "r", "x"))
 
@@ -117,7 +120,7 @@ def key(r: random.Random) -> str:
         return f"{r.choice(KEYS)}_{r.choice(KEYS)}"
     if x < 0.88:
         return invented(r)
-    return r.choice((_numbered, _dashed, _camel, _dotted))(r)
+    return r.choice((_numbered, _dashed, _camel, _dotted, _two_invented))(r)
 
 
 def value(r: random.Random) -> str:
@@ -157,11 +160,11 @@ def file_path(r: random.Random, *extensions: str) -> str:
         if odd:
             return folder + r.choice(odd)
     stem = r.choice(STEMS)
-    if 0.06 <= x < 0.22:
+    if 0.06 <= x < 0.20:
         stem = invented(r)
-    elif x < 0.34:
-        python = extension == "py"
-        stem = r.choice((_numbered, _joined) if python else (_numbered, _joined, _dashed))(r)
+    elif 0.20 <= x < 0.35:
+        forms = (_numbered, _joined) if extension == "py" else (_numbered, _joined, _dashed, _two_invented, _versioned)
+        stem = r.choice(forms)(r)
     return f"{folder}{stem}.{extension}"
 
 
@@ -186,6 +189,14 @@ def _dotted(r: random.Random) -> str:
     return f"{r.choice(STEMS)}.{r.choice(KEYS)}"
 
 
+def _two_invented(r: random.Random) -> str:
+    return invented(r) + r.choice("_-") + r.choice((invented(r), str(r.randint(1, 999))))
+
+
+def _versioned(r: random.Random) -> str:
+    return f"{invented(r)}.v{r.randint(1, 40)}" if r.random() < 0.5 else invented(r).capitalize()
+
+
 def _camel(r: random.Random) -> str:
     return r.choice(WORDS) + r.choice(STEMS).replace("_", "").capitalize()
 
@@ -193,14 +204,20 @@ def _camel(r: random.Random) -> str:
 _ODD_VALUES: tuple[Callable[[random.Random], str], ...] = (
     lambda r: f"{r.randint(0, 99)}.{r.randint(1, 999)}",
     lambda r: f"{r.randint(0, 9)}.{r.randint(0, 20)}.{r.randint(0, 9)}",
+    lambda r: f"{r.randint(0, 40)}.{r.randint(0, 99)}.{r.randint(0, 999)}",
+    lambda r: f"{r.randint(-99, 9999)}.{r.randint(1, 9999)}",
+    lambda r: str(r.randint(10_000, 99_999_999)),
     lambda r: f"20{r.randint(10, 29)}-{r.randint(1, 12):02}-{r.randint(1, 28):02}",
     lambda r: r.choice(("true", "false")),
     lambda r: f"https://{invented(r)}.{r.choice(('com', 'org', 'net'))}/{r.choice(WORDS)}",
+    lambda r: f"https://{invented(r)}.net/{invented(r)}/{r.randint(1, 99)}",
     lambda r: f'"{r.choice(WORDS)} {r.choice(WORDS)}"',
     lambda r: f'"{invented(r)}"',
+    lambda r: invented(r).capitalize(),
+    lambda r: f"{invented(r)}@{invented(r)}.com",
     lambda r: f"{r.choice(NAMES).lower()}@{invented(r)}.org",
     lambda r: r.choice(WORDS).capitalize() + r.choice(STEMS).replace("_", "").capitalize(),
-    lambda r: f"0x{r.randrange(16**4):04x}",
+    lambda r: f"0x{r.randrange(16**4):04x}" if r.random() < 0.6 else f"0x{r.randrange(16**8):08x}",
     lambda r: f"{r.randint(1, 60)}{r.choice(('s', 'ms', 'MB', 'kg', '%'))}",
     lambda r: f"-{r.randint(1, 999)}",
     lambda r: f"/{r.choice(FOLDERS)}/{invented(r)}",

@@ -101,7 +101,7 @@ def test_settings_have_one_line_for_a_key_and_logs_one_error() -> None:
         changed = content.with_value(name, "something new")
         assert changed == content.text.replace(content.line(name), f"{name}{content.separator}something new")
         text, error = log(r, count)
-        assert [line for line in text.split("\n") if "ERROR" in line][0].endswith(f"ERROR {error}")
+        assert next(line for line in text.split("\n") if "ERROR" in line).endswith(f"ERROR {error}")
         assert len(text.split("\n")) == count
 
 
