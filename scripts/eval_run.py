@@ -29,7 +29,7 @@ LATE = 4_000
 FULL = 8_000
 """Tokens at which a conversation gets no more tasks."""
 
-FEWEST = 12  # tasks of a conversation that count, even if it cannot go on
+FEWEST = 12  # tasks of a conversation that count, even if it is full before
 
 
 @dataclass
@@ -59,7 +59,7 @@ def thinking_of(kind: str, r: random.Random) -> Thinking:
 def attempt(
     engine: EngineLike, task: Task, thinking: Thinking, sampling: Sampling, *, most_tokens: int = 1_600
 ) -> list[Outcome]:
-    """Run one task in a conversation of its own; the outcomes of its requests up to the first that is wrong."""
+    """Run one task in a conversation of its own; the outcomes of its requests."""
     with _agent(engine, sampling, thinking, most_tokens, edits=task.edits) as (agent, conversation, desk):
         return _run(agent, conversation, desk, task)
 
@@ -67,22 +67,16 @@ def attempt(
 def converse(
     engine: EngineLike, tasks: list[Task], thinking: Thinking, sampling: Sampling, *, most_tokens: int = 1_600
 ) -> list[Outcome]:
-    """Run tasks in one conversation until it is full. Every request counts; those that could not be asked any more,
-    of the first twelve tasks, are wrong."""
+    """Run tasks in one conversation until it is full. Every request counts; those of the first twelve tasks are
+    wrong if what was generated left no room for them."""
     outcomes: list[Outcome] = []
     edits = any(task.edits for task in tasks)
     with _agent(engine, sampling, thinking, most_tokens, edits=edits) as (agent, conversation, desk):
         for number, task in enumerate(tasks):
-            if len(conversation.tokens) >= FULL:
-                break
-            try:
+            if len(conversation.tokens) < FULL:
                 outcomes += _run(agent, conversation, desk, task)
-                if conversation.open_calls or conversation.pending:
-                    raise AgentLoopError("the conversation cannot go on")
-            except AgentLoopError as error:
-                left = [step for task in tasks[number + 1 : FEWEST] for step in task.steps]
-                outcomes += [Outcome(step.prompt, f"not asked: {error}", len(conversation.tokens)) for step in left]
-                break
+            elif number < FEWEST:
+                outcomes += [Outcome(step.prompt, "not asked", len(conversation.tokens)) for step in task.steps]
     return outcomes
 
 
@@ -108,9 +102,9 @@ def _run(agent: Agent, conversation: Conversation, desk: Desk, task: Task) -> li
     outcomes: list[Outcome] = []
     for step in task.steps:
         first, at, twice = len(conversation.messages), len(conversation.tokens), conversation.usage.recomputed
+        failure = ""
         try:
             agent.run_sync(step.prompt, conversation=conversation)
-            failure = ""
         except AgentLoopError as error:
             failure = f"{type(error).__name__}: {error}"
         messages = conversation.messages[first:]
@@ -118,28 +112,26 @@ def _run(agent: Agent, conversation: Conversation, desk: Desk, task: Task) -> li
         if not wrong and step is task.steps[-1] and desk.files() != task.after:
             wrong = "the files are not as they should be"
         outcomes.append(Outcome(step.prompt, wrong, at, conversation.usage.recomputed - twice, messages))
-        if failure:
-            break
     return outcomes
 
 
 def _wrong(step: Step, messages: list[dict[str, Any]]) -> str:
     """What is not right with the calls and the answer, "" if all is."""
     replies = [message for message in messages if message["role"] == "assistant"]
-    made = [_calls(message) for message in replies if message.get("tool_calls")]
-    for number, turn in enumerate(step.turns):
-        wanted = sorted(_comparable(name, arguments) for name, arguments in turn)
-        if number >= len(made) or sorted(made[number]) != wanted:
-            return f"turn {number + 1} should call {wanted}"
-    if len(made) > len(step.turns):
-        return f"turn {len(step.turns) + 1} should call nothing"
+    made = [sorted(_calls(reply)) for reply in replies]
+    wanted = [sorted(_comparable(*call) for call in turn) for turn in (*step.turns, ())]
+    for number, calls in enumerate(wanted):
+        if number >= len(made) or made[number] != calls:
+            return f"turn {number + 1} should call {calls or 'nothing'}"
+    if len(made) > len(wanted):
+        return f"there should be no turn {len(wanted) + 1}"
     if str(replies[-1]["content"]).strip() != step.answer:
         return f"the answer should be {step.answer!r}"
     return ""
 
 
 def _calls(message: dict[str, Any]) -> list[tuple[str, str]]:
-    functions = [call["function"] for call in message["tool_calls"]]
+    functions = [call["function"] for call in message.get("tool_calls") or []]
     return [_comparable(function["name"], function["arguments"]) for function in functions]
 
 
