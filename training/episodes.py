@@ -60,7 +60,7 @@ SMALLEST = ("list_files", "read_file", "write_file", "run_tests")
 """What agentloop declares to its embedded model."""
 
 _SYSTEM_CHARACTERS = 1700  # of a system block beside its schemas
-_PER_TOKEN = 3.6
+_PER_TOKEN = 5.3
 
 
 def episode(

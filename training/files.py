@@ -26,10 +26,16 @@ SETTINGS = ("toml", "cfg", "txt", "ini", "md", "yaml")
 
 
 def asked_settings(s: Script, r: random.Random, most: int = 180) -> Settings:
-    """A file of settings: 2 to 9, or 30 to `most` in a task with a long file."""
+    """A file of settings: 2 to 9, or 16 to `most` in a task with a long file."""
     if s.large:
-        return settings(r, max(12, min(r.randint(30, r.randint(30, most)), int(s.left / 12))))
+        return settings(r, _many(s, r, most, 12))
     return settings(r, r.choice([2, 2, 2, 3, 3, 3, 4, 4, 5, 5, 6, 9]))
+
+
+def _many(s: Script, r: random.Random, most: int, each: int) -> int:
+    """How many lines of about `each` tokens a long file has; the longest are rarer, and there has to be room."""
+    wanted = r.randint(16, most if r.random() < 0.5 else r.randint(30, most))
+    return max(12, min(wanted, int(s.left / each)))
 
 
 def look_up(s: Script, r: random.Random) -> None:
@@ -122,7 +128,7 @@ def find_error(s: Script, r: random.Random) -> None:
 
 def _log_lines(s: Script, r: random.Random) -> int:
     if s.large:
-        return max(12, min(r.randint(30, r.randint(30, 150)), int(s.left / 20)))
+        return _many(s, r, 150, 17)
     return r.choice([3, 3, 4, 4, 5, 6, 7, 8, 10, 12])
 
 

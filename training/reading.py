@@ -35,12 +35,12 @@ def read(s: Script, r: random.Random, path: str, thoughts: Sequence[str]) -> str
     if x < 0.012:
         denied(s, f"read {path}")
         return None
-    if x < 0.060:
+    if x < 0.080:
         near = _near(s, r, path)
         s.result(errors.file_missing(path, near))
         s.call([f"{path} does not exist, so I read {near}.", CHECKS["read"]], ("read_file", {"path": near}))
         return near
-    if x < 0.090:
+    if x < 0.110:
         s.result(errors.file_missing(path, None))
         if "/" in path and "list_files" in s.declared:
             return _by_listing(s, r, path)
@@ -96,6 +96,10 @@ def _near(s: Script, r: random.Random, path: str) -> str:
                 name if folder else f"{stem}2.{extension}",
                 f"{path.rsplit('.', 1)[0]}_{r.choice(STEMS)}.{extension}",
                 f"{path.rsplit('.', 1)[0][:-1] or invented(r)}.{extension}",
+                f"{path.rsplit('.', 1)[0]}s.{extension}",
+                f"{path.rsplit('.', 1)[0]}.{r.choice(('toml', 'cfg', 'txt', 'yaml'))}",
+                path.replace(name, f"{r.choice(('my', 'old', 'new'))}_{name}"),
+                path.replace(name, name.removeprefix("my_")),
                 file_path(r, extension),
             ]
         )

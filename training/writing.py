@@ -30,7 +30,7 @@ DONE = {
 
 Call = tuple[str, dict[str, str]]
 
-_PER_TOKEN = 2.9  # characters; a row that is too short is filled by another episode
+_PER_TOKEN = 3.4  # characters; a row that is too short is filled by another episode
 _PER_TURN = 9  # tokens of a turn's tags
 
 
