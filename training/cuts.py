@@ -44,7 +44,7 @@ def cut_thoughts(messages: list[dict[str, Any]], r: random.Random) -> None:
         thinking = thinking[r.randrange(len(thinking)) :]
     longest = max(len(m["reasoning_content"]) for m in thinking)
     limit = 0 if r.random() < 0.3 else r.randint(1, longest)
-    close = r.choice(CLOSES)
+    close = r.choice(CLOSES) if limit or r.random() < 0.4 else None
     bare = limit == 0 and r.random() < 0.85
     for message in thinking:
         thought = message["reasoning_content"]

@@ -6,7 +6,7 @@ import random
 
 from . import errors
 from .contents import Settings, copied_text, log, settings
-from .reading import change, denied, names, read, wrote
+from .reading import change, denied, mistake, names, read, wrote
 from .words import folder_name, text_line
 from .writing import CHECKS, DONE, Script, and_list
 
@@ -169,6 +169,9 @@ def write(s: Script, r: random.Random) -> None:
         s.call(thoughts, ("write_file", {"path": path}), learn=False)
         s.result(errors.bad_call("write_file", {"path": path}, s.declared))
         thoughts = ["The content was missing, so I call the tool again.", *thoughts[1:]]
+    else:
+        wrong = r.choice(("text", "data", "contents"))
+        thoughts = mistake(s, r, thoughts, "write_file", {"path": path, "content": text}, wrong, "content")
     if change(s, r, thoughts, path, text):
         s.answer([f"{path} is written.", DONE["changed"]], f'Done. I wrote "{text}" to {path}.')
 
@@ -203,7 +206,10 @@ def list_folder(s: Script, r: random.Random) -> None:
             f"What files does {folder} have?",
         ],
     )
-    s.call([f"I list the files in {folder}.", CHECKS["run"]], ("list_files", {"directory": folder}))
+    thoughts = [f"I list the files in {folder}.", CHECKS["run"]]
+    wrong = r.choice(("path", "folder", "dir"))
+    thoughts = mistake(s, r, thoughts, "list_files", {"directory": folder}, wrong, "directory")
+    s.call(thoughts, ("list_files", {"directory": folder}))
     x = r.random()
     if x < 0.05:
         s.result("The directory is empty.")

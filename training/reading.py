@@ -9,7 +9,7 @@ from . import errors
 from .words import STEMS, file_path, folder_name, invented
 from .writing import CHECKS, Script
 
-__all__ = ["change", "denied", "names", "read", "wrote"]
+__all__ = ["change", "denied", "mistake", "names", "read", "wrote"]
 
 _NO_TOOLS = ("open_file", "cat", "get_file", "load_file", "read", "view_file", "open")
 
@@ -20,15 +20,15 @@ def read(s: Script, r: random.Random, path: str, thoughts: Sequence[str]) -> str
     None: it could not be read, the script has said so, and the task is over.
     """
     x = r.random()
-    if x < 0.012:
-        _mistake(s, thoughts, "read_file", {r.choice(("file", "filename", "file_path", "name")): path})
+    if x < 0.020:
+        _shown(s, thoughts, "read_file", {r.choice(("file", "filename", "file_path", "name")): path})
         thoughts = ["The parameter is called path, so I call the tool again.", *thoughts[1:]]
-    elif x < 0.022:
+    elif x < 0.038:
         name = r.choice(_NO_TOOLS)
-        _mistake(s, thoughts, name, {"path": path})
+        _shown(s, thoughts, name, {"path": path})
         thoughts = [f"There is no tool {name}, so I use read_file.", *thoughts[1:]]
-    elif x < 0.030:
-        _mistake(s, thoughts, "read_file", {})
+    elif x < 0.050:
+        _shown(s, thoughts, "read_file", {})
         thoughts = ["The path was missing, so I call the tool again.", *thoughts[1:]]
     s.call(thoughts, ("read_file", {"path": path}))
     x = r.random()
@@ -79,7 +79,18 @@ def names(r: random.Random) -> list[str]:
     return sorted(found)
 
 
-def _mistake(s: Script, thoughts: Sequence[str], name: str, arguments: dict[str, str]) -> None:
+def mistake(
+    s: Script, r: random.Random, thoughts: list[str], name: str, arguments: dict[str, str], wrong: str, right: str
+) -> list[str]:
+    """Now and then a call whose parameter `right` has the name `wrong`; returns what is thought before the next one."""
+    if r.random() >= 0.04:
+        return thoughts
+    _shown(s, thoughts, name, {wrong if key == right else key: text for key, text in arguments.items()})
+    return [f"The parameter is called {right}, so I call the tool again.", *thoughts[1:]]
+
+
+def _shown(s: Script, thoughts: Sequence[str], name: str, arguments: dict[str, str]) -> None:
+    """A call that is no example, and what is said of it."""
     s.call(thoughts, (name, arguments), learn=False)
     s.result(errors.bad_call(name, arguments, s.declared))
 

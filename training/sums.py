@@ -7,7 +7,7 @@ import random
 from agentloop.tools.samples import calculator
 
 from . import errors
-from .reading import denied
+from .reading import denied, mistake
 from .words import SKIES, city
 from .writing import CHECKS, DONE, Script, and_list
 
@@ -129,9 +129,11 @@ def weather(s: Script, r: random.Random) -> None:
         [f"Look up the weather in {asked}.", f"What is the weather like in {asked}?", f"Weather in {asked}?"],
     )
     how_many = "One call for each city." if len(cities) > 1 else "One call is enough."
-    s.call(
-        [f"I look up the weather in {asked}.", how_many, CHECKS["run"]], *(("get_weather", {"city": c}) for c in cities)
-    )
+    thoughts = [f"I look up the weather in {asked}.", how_many, CHECKS["run"]]
+    if len(cities) == 1:
+        wrong = r.choice(("location", "place", "name"))
+        thoughts = mistake(s, r, thoughts, "get_weather", {"city": cities[0]}, wrong, "city")
+    s.call(thoughts, *(("get_weather", {"city": c}) for c in cities))
     if len(cities) == 1 and r.random() < 0.02:
         denied(s, "look up the weather")
         return
