@@ -2,15 +2,16 @@
 
 A small network that starts fully at random needs millions of tokens before it copies at all. Here every matrix is still
 random, but some are made equal or transposed to each other, so that a random code written in one place is read in
-another. (Such starts are called mimetic: Trockman et al., arXiv 2410.11135; the circuit is the induction head of Olsson et
-al., arXiv 2209.11895.)
+another. (Such starts are called mimetic: Trockman et al., arXiv 2410.11135; the circuit is the induction head of
+Olsson et al., arXiv 2209.11895.)
 
 - Embeddings begin in the first half of the width. Their first place holds the same number in every token: the tied
   output cannot see it, and gates can open with it.
-- The first DeltaNet forgets at once and carries codes of the token before, and of the one before that, into the other half.
-- Attention and later DeltaNets compare the code of this token and the one before with those two: they find what followed
-  the last two tokens, at any distance (attention, in the places without rotation) or lately (DeltaNet), and write it
-  where the output reads it.
+- The first DeltaNet forgets at once and carries codes of the token before, and of the one before that, into the other
+  half.
+- Attention and later DeltaNets compare the code of this token and the one before with those two: they find what
+  followed the last two tokens, at any distance (attention, in the places that hardly rotate) or lately (DeltaNet), and
+  write it where the output reads it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from .layers import Attention, FeedForward
 if TYPE_CHECKING:
     from .model import DeltaNet, TinyHybrid
 
-__all__ = ["embed", "initialise"]
+__all__ = ["CARRIED", "OPEN", "embed", "initialise", "match", "turning"]
 
 CONSTANT = 0.15
 OPEN = 0.2
@@ -59,7 +60,7 @@ def initialise(model: TinyHybrid) -> None:
             _follow(delta, code, places)
     for block in model.blocks:
         if block.attention is not None:
-            _match(block.attention, code, places)
+            match(block.attention, code, places)
 
 
 def embed(weight: Tensor, size: int) -> tuple[Tensor, Tensor]:
@@ -129,14 +130,24 @@ def _codes(code: Tensor, places: Tensor, size: int) -> tuple[Tensor, Tensor]:
     return near @ code + scale * far @ places[0], scale * (near @ places[0] + far @ places[1])
 
 
-def _match(attention: Attention, code: Tensor, places: Tensor) -> None:
+def turning(attention: Attention) -> Tensor:
+    """Places of a head that rotate by more than a thousandth of a radian a token: too fast for distant matches."""
+    dims = attention.rope_dims
+    speed = attention.base ** (-torch.arange(0, dims, 2).float() / dims)
+    pair = (speed > 1e-3).nonzero().flatten()
+    return torch.cat([pair, pair + dims // 2])
+
+
+def match(attention: Attention, code: Tensor, places: Tensor) -> None:
+    """Queries that meet the keys of places whose two tokens before were these two; values that the output can read."""
     a = attention
     shared = a.heads // a.kv_heads
     step = a.size * (2 if a.gated else 1)
+    fast = turning(a)
     for head in range(a.kv_heads):
         query, key = _codes(code, places, a.size)
-        query[: a.rope_dims] *= 0.1
-        key[: a.rope_dims] *= 0.1
+        query[fast] *= 0.1
+        key[fast] *= 0.1
         a.k.weight[head * a.size : (head + 1) * a.size] = key
         for number in range(head * shared, (head + 1) * shared):
             a.q.weight[number * step : number * step + a.size] = query

@@ -28,7 +28,7 @@ class Network(Protocol):
 
 
 def rows_of(tokenizer: Tokenizer, stage: Stage, seed: int, step: int) -> tuple[Tensor, Tensor, str]:
-    """Tokens and weights [rows, length] of batch `step`, and its kind: "copy" or "episode". A function of its arguments."""
+    """Tokens and weights [rows, length] of batch `step`, and its kind: "copy" or "episode"."""
     r = random.Random(f"batch {seed} {step}")
     if r.random() < stage.copying:
         generator = np.random.default_rng(r.getrandbits(48))
@@ -47,8 +47,8 @@ def losses(
 ) -> tuple[Tensor, Tensor]:
     """The loss of some rows of a batch in which `learnt` tokens count, and the sums of `FACTS` [5], float64.
 
-    The parts of a batch add up to the loss of the whole. The MTP layer is chained `ahead` times: it reads its own row of
-    the step before, as it does when it drafts; each of them weighs mtp / ahead.
+    The parts of a batch add up to the loss of the whole. The MTP layer is chained `ahead` times: it reads its own row
+    of the step before, as it does when it drafts; each of them weighs mtp / ahead.
     """
     hidden = network.trunk(tokens)
     loss, right, count = _cross_entropy(network, hidden, tokens, mask, 1)

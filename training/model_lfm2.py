@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .initial import CARRIED, OPEN, embed, match
 from .layers import Attention, FeedForward, Norm
 
 __all__ = ["Lfm2Shape", "TinyLfm2"]
@@ -24,8 +25,8 @@ class Lfm2Shape:
     vocabulary: int = 2048
     width: int = 128
     layers: int = 6
-    heads: int = 4
-    kv_heads: int = 2
+    heads: int = 2
+    kv_heads: int = 1
     inner: int = 256
     interval: int = 3
     kernel: int = 3
@@ -86,10 +87,30 @@ class TinyLfm2(nn.Module):
         self.embedding = nn.Embedding(shape.vocabulary, shape.width)
         self.blocks = nn.ModuleList(Lfm2Block(shape, shape.is_attention(i)) for i in range(shape.layers))
         self.norm = Norm(shape.width, shape.eps)
+        self._initialise()
+
+    @torch.no_grad()
+    def _initialise(self) -> None:
+        """Random, and able to look back as `training.initial` says: the first convolution carries the codes."""
+        s = self.shape
         for name, parameter in self.named_parameters():
             if parameter.dim() == 2 and not name.endswith("conv"):
                 small = name.endswith(("down.weight", "o.weight", "out.weight"))
-                nn.init.normal_(parameter, 0.0, 0.02 / math.sqrt(2 * shape.layers) if small else 0.02)
+                nn.init.normal_(parameter, 0.0, 0.02 / math.sqrt(2 * s.layers) if small else 0.02)
+        size = s.width // 4
+        code, places = embed(self.embedding.weight, size)
+        first: ShortConvolution = next(b.convolution for b in self.blocks if b.convolution is not None)  # type: ignore[misc]
+        first.into.weight[: 2 * s.width, 0] = OPEN
+        first.conv.mul_(0.1)
+        first.out.weight.mul_(0.1)
+        for lag in range(2):
+            rows = slice(lag * size, (lag + 1) * size)
+            first.into.weight[2 * s.width :][rows] = code
+            first.conv[rows, -2 - lag] = 1.0
+            first.out.weight[:, rows] = CARRIED * places[lag].t()
+        for block in self.blocks:
+            if block.attention is not None:
+                match(block.attention, code, places)
 
     def trunk(self, tokens: Tensor) -> Tensor:
         """tokens: [batch, time] -> [batch, time, width], normed; position p predicts token p + 1."""

@@ -1,7 +1,7 @@
 """Gradients of one batch from several processes, each with a part of the rows.
 
-The parameters lie in shared memory and only the first process changes them. All draw the same batch, since it depends on
-the seed and the step alone, so that nothing but gradients travels.
+The parameters lie in shared memory and only the first process changes them. All draw the same batch, since it depends
+on the seed and the step alone, so that nothing but gradients travels.
 """
 
 from __future__ import annotations
@@ -85,10 +85,10 @@ class Workers:
         for parameter in self.parameters:
             part = total[at : at + parameter.numel()].view_as(parameter)
             at += parameter.numel()
-            if parameter.grad is None:
-                parameter.grad = part.clone()
-            else:
+            if parameter.grad is not None:
                 parameter.grad += part
+            elif part.any():  # else no process had one: optimizers leave it alone
+                parameter.grad = part.clone()
 
 
 def compile_network(network: Any) -> None:

@@ -22,6 +22,7 @@ from training.drafter import BlockDraft, DraftShape, draft_loss, features  # noq
 from training.episodes import episode, segments  # noqa: E402
 from training.export import export  # noqa: E402
 from training.export_lfm2 import export_lfm2  # noqa: E402
+from training.losses import losses  # noqa: E402
 from training.make_drafter import export_drafter, train_drafter  # noqa: E402
 from training.model import Shape, TinyHybrid  # noqa: E402
 from training.model_lfm2 import Lfm2Shape, TinyLfm2  # noqa: E402
@@ -30,9 +31,11 @@ from training.schedule import Plan, Stage  # noqa: E402
 from training.start import narrowed, read_gguf  # noqa: E402
 from training.tokenizer import encode, train_tokenizer  # noqa: E402
 from training.train import Trainer  # noqa: E402
+from training.workers import Workers  # noqa: E402
 
 SHAPE = Shape(vocabulary=640, layers=3, interval=3, width=64, heads=2, kv_heads=1, inner=96, state_heads=2)
-PLAN = Plan(tokens=4 * 512, rows=2, length=256, warmup=2)
+STAGE = Stage(1.0, copying=0.3, system=0.3, mtp=0.3, ahead=2, long=0.2, rows=2, length=256)
+PLAN = Plan(tokens=4 * 512, warmup=2, stages=(STAGE,))
 
 
 @pytest.fixture(autouse=True)
@@ -188,10 +191,7 @@ def test_chunks_of_the_delta_rule_are_its_recurrence() -> None:
 def test_a_resumed_training_is_an_unbroken_one(tokenizer: Any, tmp_path: Path) -> None:
     whole, parts, resumed = random_network(3), random_network(3), random_network(4)
     Trainer(whole, tokenizer, PLAN, tmp_path / "whole").run()
-    first = Trainer(parts, tokenizer, PLAN, tmp_path / "parts")
-    first.one_step()
-    first.one_step()
-    first.save()
+    Trainer(parts, tokenizer, PLAN, tmp_path / "parts").run(steps=2)
     second = Trainer(resumed, tokenizer, PLAN, tmp_path / "parts")
     assert (second.step, second.seen) == (2, 1024)
     second.run()
@@ -199,8 +199,31 @@ def test_a_resumed_training_is_an_unbroken_one(tokenizer: Any, tmp_path: Path) -
         assert torch.equal(a, b), name
 
 
+def test_two_workers_share_a_batch(tokenizer: Any) -> None:
+    """The gradients of a part each add up to those of the whole, but for rounding to bfloat16."""
+    sums = []
+    for count in (1, 2):
+        network = random_network(3)
+        with Workers(network, tokenizer, PLAN, seed=0, count=count) as workers:
+            sums.append([(workers.gradients(step, 0), [p.grad for p in network.parameters()]) for step in range(2)])
+    for (alone, whole), (shared, parts) in zip(*sums, strict=True):
+        assert alone[0] == pytest.approx(shared[0], rel=0.01)
+        assert alone[1] == shared[1] == 512
+        for a, b in zip(whole, parts, strict=True):
+            assert (a is None and b is None) or (a - b).norm() <= 0.02 * a.norm() + 1e-7
+
+
+@pytest.mark.parametrize("network", [TinyHybrid(Shape()), TinyLfm2(Lfm2Shape())], ids=["qwen35", "lfm2"])
+def test_a_network_copies_before_it_is_trained(network: Any, tokenizer: Any) -> None:
+    tokens, mask = (torch.from_numpy(x) for x in copy_rows(tokenizer, np.random.default_rng(0), rows=4, length=512))
+    with torch.no_grad():
+        _, facts = losses(network, tokens, mask, learnt=1.0)
+    _, right, count, _, _ = facts.tolist()
+    assert right > 0.6 * count
+
+
 def test_a_few_steps_learn_something(tokenizer: Any, tmp_path: Path) -> None:
-    plan = dataclasses.replace(PLAN, tokens=40 * 512, warmup=5, stages=(Stage(1.0, 0.0, 0.0, 0.3),))
+    plan = dataclasses.replace(PLAN, tokens=40 * 512, warmup=5, stages=(dataclasses.replace(STAGE, copying=0.0),))
     seen: list[dict[str, Any]] = []
     Trainer(random_network(), tokenizer, plan, tmp_path).run(log=seen.append)
     assert seen[-1]["episode_loss"] < 0.8 * seen[0]["episode_loss"]
