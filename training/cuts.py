@@ -57,8 +57,8 @@ def cut_thoughts(messages: list[dict[str, Any]], r: random.Random) -> None:
 
 
 def _kept(thought: str, limit: int, r: random.Random) -> str:
-    """At most `limit` characters, mostly up to the end of a word or a digit, where tokens end, too."""
-    if limit >= len(thought) or r.random() < 0.15:
+    """At most `limit` characters, often up to the end of a word or a digit, where tokens end, too."""
+    if limit >= len(thought) or r.random() < 0.35:
         return thought[:limit].rstrip()
     places = [match.start() for match in _BORDER.finditer(thought) if match.start() <= limit]
     return thought[: places[-1]].rstrip() if places else ""
