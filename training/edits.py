@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from . import errors
-from .contents import Settings
+from .contents import Settings, settings
 from .files import asked_settings
 from .reading import change, denied, read
 from .words import STEMS, value
@@ -19,7 +19,8 @@ def edit(s: Script, r: random.Random) -> None:
     by_edit = "edit_file" in s.declared
     if not by_edit:
         s.large = False
-    path, content = s.path("toml", "cfg", "txt", "ini", "yaml"), asked_settings(s, r)
+    path = s.path("toml", "cfg", "txt", "ini", "yaml")
+    content = asked_settings(s, r) if by_edit else settings(r, r.choice([2, 2, 3, 3, 3, 4, 4, 5, 6, 8]))
     name = r.choice(content.names())
     old = new = content.values[name]
     while new == old:
