@@ -149,9 +149,12 @@ def _coined_stem(r: random.Random) -> str:
     forms = (
         word,
         word.capitalize(),
+        word.upper(),
         f"{word}-{r.randint(2, 999)}",
         f"{word}_{coined(r)}",
         f"{word}.v{r.randint(2, 40)}",
+        f"{r.randint(10, 99)}-{word}-{coined(r)}",
+        f".{word}",
     )
     return r.choice(forms)
 
@@ -173,6 +176,12 @@ def _coined_value(r: random.Random) -> str:
         f"{word}@{coined(r)}.example",
         str(r.randint(10_000, 99_999_999)),
         f"0x{r.randrange(1 << 32):08x}",
+        "".join(r.choice("abdeghkmnqrtABDEGHKMNQRT23456789") for _ in range(r.randint(6, 12))),
+        f"{r.randint(0, 23)}:{r.randint(0, 59):02}:{r.randint(0, 59):02}",
+        f"{word}:{r.randint(2, 99)}",
+        f"{r.randint(1, 30)}.{r.randint(0, 30)}-rc{r.randint(1, 9)}",
+        f"{r.randint(1, 9)}.{r.randint(10, 99)}e-{r.randint(2, 12)}",
+        f"<{word}>",
     )
     return r.choice(forms)
 

@@ -13,6 +13,7 @@ import argparse
 import json
 import sys
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +21,24 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from agentloop import Engine
 from agentloop.templates import Qwen38
-from training.episodes import KINDS, Episode, episode, knobs
+from agentloop.templates.base import Segment
+from training.episodes import KINDS, Episode, episode, knobs, segments
 
 TEMPLATE = Qwen38()
+
+
+def before(e: Episode, turn: int) -> list[Segment]:
+    """The prompt of a turn: what the runtime leaves of the messages before it, and the opening of the reply."""
+    opening = "<|im_start|>assistant\n" + TEMPLATE.reply_prefix(**knobs(e.effort))
+    return [*segments(replace(e, messages=e.messages[:turn])), Segment(opening, True)]
 
 
 def right(engine: Engine, e: Episode, turn: int) -> bool:
     """Whether the reply behind the first `turn` messages has the calls and the text of the episode's own."""
     message = e.messages[turn]
     sequence = engine.sequence()
-    sequence.extend(engine.vocab.encode_parts(TEMPLATE.segments(e.messages[:turn], e.tools, **knobs(e.effort))))
-    ids = [token.id for token in sequence.generate(400)]
+    sequence.extend(engine.vocab.encode_parts(before(e, turn)))
+    ids = [token.id for token in sequence.generate(900)]
     sequence.close()
     reply = TEMPLATE.parse(ids, e.tools, vocab=engine.vocab, thinking=e.effort is not None)
     wanted = [call["function"] for call in message.get("tool_calls", [])]
@@ -67,7 +75,7 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=20, help="of each kind")
     parser.add_argument("--kinds", default=",".join(KINDS))
     options = parser.parse_args()
-    with Engine.load(options.model, n_ctx=4096, sequences=1, drafters=[]) as engine:
+    with Engine.load(options.model, n_ctx=9216, sequences=1, drafters=[]) as engine:
         result: dict[str, Any] = score(engine, options.kinds.split(","), options.episodes)
         print(json.dumps({"model": engine.name, **result}))
 

@@ -75,7 +75,7 @@ class Desk:
         return {path.relative_to(self.folder).as_posix(): path.read_bytes().decode() for path in found}
 
     def tools(self) -> list[Tool]:
-        """The tools that the embedded model knows."""
+        """The tools that the embedded model knows; with `edit_file` in the order in which agentloop hands them out."""
 
         def run_tests() -> str:
             """Run the test suite and return its report."""
@@ -90,7 +90,9 @@ class Desk:
             return self.world.weather.get(city, f"Error: no such city: {city}.")
 
         by_name = {tool.name: tool for tool in workspace_tools(self.folder)}
-        names = ["read_file", "write_file", *["edit_file"] * self.edits, "list_files"]
+        names = ["read_file", "write_file", "list_files"]
+        if self.edits:
+            names = ["list_files", "read_file", "write_file", "edit_file"]
         return [*(by_name[name] for name in names), Tool(run_tests), calculator, Tool(get_weather)]
 
 
