@@ -30,8 +30,9 @@ BUDGETS = (0, 4, 16, 40)
 MOST_TASKS = 40
 """Of one conversation."""
 
-_FILE = 3_600  # characters; about 2,000 tokens of settings or log
-_COPY = 1_500  # about 700 tokens
+_SETTINGS = 3_900  # characters, 2,000 tokens at most, as the ones below
+_LOG = 2_900
+_COPY = 1_700  # up to 700 tokens
 
 _DONE = ("started", "stopped", "loaded", "opened", "closed", "checked", "flushed", "queued", "sent", "stored")
 _THINGS = ("worker", "job", "session", "request", "batch", "packet", "shard", "table", "page", "report")
@@ -54,17 +55,17 @@ def copy_long(r: random.Random) -> Task:
 
 
 def look_up_long(r: random.Random, most: int = 180) -> Task:
-    return find_value(r, PLAIN, PLAIN.settings(r, r.randint(20, most), _FILE))
+    return find_value(r, PLAIN, PLAIN.settings(r, r.randint(20, most), _SETTINGS))
 
 
 def edit_long(r: random.Random, most: int = 180) -> Task:
-    return change(r, PLAIN, PLAIN.settings(r, r.randint(20, most), _FILE), edits=True)
+    return change(r, PLAIN, PLAIN.settings(r, r.randint(20, most), _SETTINGS), edits=True)
 
 
 def _log_of(r: random.Random, count: int) -> Task:
     levels = ("INFO", "INFO", "INFO", "DEBUG", "WARNING")
     lines: list[str] = []
-    while len(lines) < count and sum(map(len, lines)) < _FILE - 60:
+    while len(lines) < count and sum(map(len, lines)) < _LOG - 60:
         lines.append(f"{r.choice(levels)} {r.choice(_DONE)} {r.choice(_THINGS)} {r.randint(1, 999)}")
     about = r.choice((PLAIN.path(r, "txt", "cfg"), coined(r), CITIES.pick(r).lower(), f"port {r.randint(80, 9999)}"))
     error = f"{r.choice(_ERRORS)} {about}"

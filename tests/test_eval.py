@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 
 from agentloop import Sampling, Thinking
+from agentloop.templates.base import join
 from agentloop.testing import ReplyText, ScriptedEngine, call, say, think
 from agentloop.tools import workspace_tools
 from agentloop.tools.samples import calculator, get_weather
 from training import words
+from training.episodes import episode, knobs
 
 SCRIPTS = Path(__file__).resolve().parent.parent / "scripts"
 
@@ -31,7 +33,9 @@ def loaded(name: str) -> ModuleType:
     return module
 
 
-NAMES, WORLD, TASKS, LONG, RUN = map(loaded, ("eval_names", "eval_world", "eval_tasks", "eval_long", "eval_run"))
+NAMES, WORLD, TASKS, LONG, RUN, TURNS = (
+    loaded(f"eval_{name}") for name in ("names", "world", "tasks", "long", "run", "turns")
+)
 KINDS = sorted({make: kind for kind, make in LONG.KINDS.items()}.values())  # one name for each maker
 
 
@@ -83,7 +87,7 @@ def mistakes(task: Any, r: random.Random) -> list[list[Any]]:
             for key, value in arguments.items():
                 changed = {**arguments, key: other(value, r.randrange(len(value)))}
                 wrong.append([*right[:i], (*turn[:j], (name, changed), *turn[j + 1 :]), *right[i + 1 :]])
-    return [*r.sample(wrong, min(5, len(wrong))), *r.sample(counts, min(2, len(counts)))]
+    return [*r.sample(wrong, min(4, len(wrong))), *r.sample(counts, min(2, len(counts)))]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -182,4 +186,19 @@ def test_long_files_are_long_and_fit() -> None:
         for number in range(20):
             (text,) = task_of(kind, number).world.files.values()
             assert fewest <= len(text.splitlines()) <= most
-            assert len(text) <= (1_600 if kind == "copy_long" else 4_000)
+            assert len(text) <= (1_800 if kind == "copy_long" else 4_000)
+
+
+def test_prompts_of_single_turns_are_what_the_template_writes() -> None:
+    template, cut = TURNS.TEMPLATE, 0
+    for seed in range(40):
+        e = episode(f"turns {seed}")
+        turns = [i for i, message in enumerate(e.messages) if message["role"] == "assistant"]
+        for turn in turns:
+            own = join(TURNS.before(e, turn))
+            assert own.endswith("<|im_start|>assistant\n" + template.reply_prefix(**knobs(e.effort)))
+            if any("cut" in message for message in e.messages[:turn]):
+                cut += 1
+            else:
+                assert own == join(template.segments(e.messages[:turn], e.tools, **knobs(e.effort)))
+    assert cut > 3
