@@ -87,7 +87,7 @@ def mistakes(task: Any, r: random.Random) -> list[list[Any]]:
             for key, value in arguments.items():
                 changed = {**arguments, key: other(value, r.randrange(len(value)))}
                 wrong.append([*right[:i], (*turn[:j], (name, changed), *turn[j + 1 :]), *right[i + 1 :]])
-    return [*r.sample(wrong, min(4, len(wrong))), *r.sample(counts, min(2, len(counts)))]
+    return [*r.sample(wrong, min(3, len(wrong))), *r.sample(counts, min(2, len(counts)))]
 
 
 @pytest.mark.parametrize("kind", KINDS)
