@@ -16,18 +16,28 @@ from torch import Tensor, nn
 from .layers import FeedForward, Norm, rotate
 from .model import Shape, TinyHybrid
 
-__all__ = ["BlockDraft", "DraftShape", "draft_loss", "features"]
+__all__ = ["BlockDraft", "DraftShape", "MarkovHead", "draft_loss", "features"]
 
 
 @dataclass(frozen=True)
 class DraftShape:
-    """taps: target layers whose inputs are read. mask: an id of the target's vocabulary that no text uses."""
+    """taps: target layers whose inputs are read. mask: an id of the target's vocabulary that no text uses. rank: of the
+    Markov head that makes a DSpark of a DFlash (0: none)."""
 
-    taps: tuple[int, ...] = (2, 5, 7)
+    taps: tuple[int, ...] = (2, 4, 5)
     layers: int = 2
     block: int = 6
     inner: int = 384
     mask: int = 2047
+    rank: int = 0
+
+    @classmethod
+    def of(cls, target: Shape, rank: int = 0) -> DraftShape:
+        """The default for a target: layers at a third, at two thirds and the last are read, the last id is the mask."""
+        layers = target.layers
+        return cls(
+            taps=tuple(sorted({layers // 3, 2 * layers // 3, layers - 1})), mask=target.vocabulary - 1, rank=rank
+        )
 
 
 class DraftLayer(nn.Module):
@@ -63,6 +73,22 @@ class DraftLayer(nn.Module):
         return rotate(norm(x.view(1, x.shape[1], -1, size)), positions, size, self.target.rope_base).transpose(1, 2)
 
 
+class MarkovHead(nn.Module):
+    """What DSpark adds: a bias on each row's logits by the token before it, and how sure a row is."""
+
+    def __init__(self, target: Shape, rank: int) -> None:
+        super().__init__()
+        self.before = nn.Embedding(target.vocabulary, rank)
+        self.after = nn.Linear(rank, target.vocabulary, bias=False)
+        self.sure = nn.Linear(target.width + rank, 1, bias=False)
+
+    def forward(self, hidden: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """hidden [..., width] of rows and the tokens [...] before them -> biases [..., vocabulary], and log-odds [...]
+        that the row is right."""
+        code = self.before(tokens)
+        return self.after(code), self.sure(torch.cat([hidden.to(code.dtype), code], -1))[..., 0]
+
+
 class BlockDraft(nn.Module):
     """The drafter without the matrices that it shares with its target."""
 
@@ -73,6 +99,7 @@ class BlockDraft(nn.Module):
         self.fuse_norm = Norm(target.width, target.eps)
         self.layers = nn.ModuleList(DraftLayer(target, shape.inner) for _ in range(shape.layers))
         self.norm = Norm(target.width, target.eps)
+        self.markov = MarkovHead(target, shape.rank) if shape.rank else None
         for parameter in self.parameters():
             if parameter.dim() == 2:
                 nn.init.normal_(parameter, 0.0, 0.02)
@@ -118,7 +145,14 @@ def draft_loss(
     at = anchors[:, None] + torch.arange(1, block)[None]
     wanted, counts = tokens[at], learnt[at] > 0
     logits = (hidden @ embedding.t().to(hidden.dtype)).float()
+    odds = None
+    if drafter.markov is not None:
+        bias, odds = drafter.markov(hidden, tokens[at - 1])
+        logits = logits + bias.float()
     losses = F.cross_entropy(logits.flatten(0, 1), wanted.flatten(), reduction="none").view_as(wanted)
+    good = logits.argmax(-1) == wanted
+    if odds is not None:
+        losses = losses + 0.1 * F.binary_cross_entropy_with_logits(odds.float(), good.float(), reduction="none")
     weights = counts * 0.8 ** torch.arange(block - 1)
-    right = ((logits.argmax(-1) == wanted) & counts).long().cumprod(-1).sum(-1).float().mean().item()
+    right = (good & counts).long().cumprod(-1).sum(-1).float().mean().item()
     return (losses * weights).sum() / weights.sum().clamp(min=1e-6), right

@@ -1,6 +1,6 @@
-"""Train a DFlash block drafter for a GGUF and write it beside it.
+"""Train a block drafter for a GGUF and write it beside it.
 
-    python -m training.make_drafter TARGET.gguf OUT.gguf [--steps 1500] [--seed 0]
+    python -m training.make_drafter TARGET.gguf OUT.gguf [--kind dflash|dspark] [--steps 1500] [--seed 0]
 
 OUT has no embedding and no output matrix: llama.cpp takes the target's. It drafts for this target alone.
 """
@@ -8,7 +8,7 @@ OUT has no embedding and no output matrix: llama.cpp takes the target's. It draf
 from __future__ import annotations
 
 import argparse
-import dataclasses
+import hashlib
 import json
 import random
 import sys
@@ -27,6 +27,9 @@ from .samples import packed_rows
 from .start import read_gguf
 
 __all__ = ["export_drafter", "main", "train_drafter"]
+
+RANK = 64
+"""Of the Markov head of a DSpark."""
 
 _LAYER = {
     "norm.weight": "attn_norm.weight",
@@ -50,9 +53,9 @@ def train_drafter(
     torch.manual_seed(seed)
     target.requires_grad_(False)
     drafter = BlockDraft(target.shape, shape)
-    matrices = [p for p in drafter.parameters() if p.dim() == 2]
-    norms = [p for p in drafter.parameters() if p.dim() < 2]
-    optimizers: list[torch.optim.Optimizer] = [Muon(matrices), torch.optim.AdamW(norms, weight_decay=0.0)]
+    matrices = [p for n, p in drafter.named_parameters() if p.dim() == 2 and not n.startswith("markov.")]
+    others = [p for n, p in drafter.named_parameters() if p.dim() < 2 or n.startswith("markov.")]
+    optimizers: list[torch.optim.Optimizer] = [Muon(matrices), torch.optim.AdamW(others, weight_decay=0.0)]
     total = 0.0
     for step in range(steps):
         r = random.Random(f"draft {seed} {step}")
@@ -115,6 +118,12 @@ def export_drafter(drafter: BlockDraft, tokenizer: Tokenizer, path: Path, kind: 
     for layer in range(drafter.shape.layers):
         for ours, theirs in _LAYER.items():
             out.tensor(f"blk.{layer}.{theirs}", weights[f"layers.{layer}.{ours}"])
+    if drafter.markov is not None:
+        w.add_bool("dflash.sample_from_anchor", False)
+        w.add_bool("dflash.has_confidence_head", True)
+        out.tensor("markov_w1.weight", drafter.markov.before.weight)
+        out.tensor("markov_w2.weight", drafter.markov.after.weight)
+        out.tensor("conf_proj.weight", drafter.markov.sure.weight)
     out.close()
     return path
 
@@ -123,6 +132,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m training.make_drafter", description="Train a block drafter.")
     parser.add_argument("target", type=Path)
     parser.add_argument("out", type=Path)
+    parser.add_argument("--kind", choices=("dflash", "dspark"), default="dspark")
     parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
@@ -130,10 +140,18 @@ def main() -> None:
     weights, shape, tokenizer = read_gguf(options.target)
     target = TinyHybrid(shape)
     target.load_state_dict(weights)
-    plan = dataclasses.replace(DraftShape(), mask=shape.vocabulary - 1)
+    plan = DraftShape.of(shape, rank=RANK if options.kind == "dspark" else 0)
     drafter = train_drafter(target, tokenizer, plan, steps=options.steps, seed=options.seed)
     path = export_drafter(drafter, tokenizer, options.out)
-    facts = {"file": str(path), "bytes": path.stat().st_size, "steps": options.steps}
+    content = path.read_bytes()
+    facts = {
+        "file": path.name,
+        "bytes": len(content),
+        "sha256": hashlib.sha256(content).hexdigest(),
+        "target_sha256": hashlib.sha256(options.target.read_bytes()).hexdigest(),
+        "steps": options.steps,
+        "seed": options.seed,
+    }
     print(json.dumps({**facts, "parameters": sum(p.numel() for p in drafter.parameters())}))
 
 

@@ -138,10 +138,12 @@ def test_the_mtp_layer_drafts_in_llama_cpp(tokenizer: Any, tmp_path: Path) -> No
     assert drafted == accepted
 
 
-def test_a_block_drafter_drafts_in_llama_cpp_what_it_drafts_here(tokenizer: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("rank", [0, 16], ids=["dflash", "dspark"])
+def test_a_block_drafter_drafts_in_llama_cpp_what_it_drafts_here(tokenizer: Any, tmp_path: Path, rank: int) -> None:
     target = random_network(5)
     torch.manual_seed(6)
-    drafter = BlockDraft(SHAPE, DraftShape(taps=(1, 2), layers=2, block=5, inner=96, mask=SHAPE.vocabulary - 1))
+    shape = DraftShape(taps=(1, 2), layers=2, block=5, inner=96, mask=SHAPE.vocabulary - 1, rank=rank)
+    drafter = BlockDraft(SHAPE, shape)
     with torch.no_grad():
         for parameter in drafter.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.1)
@@ -152,7 +154,15 @@ def test_a_block_drafter_drafts_in_llama_cpp_what_it_drafts_here(tokenizer: Any,
     with torch.no_grad():
         tokens, anchor = torch.tensor(ids), torch.tensor([len(ids) - 1])
         hidden = drafter(tapped, tokens, anchor, target.embedding.weight)[0, 1:]
-        wanted = (hidden @ target.embedding.weight.t()).argmax(-1).tolist()
+        wanted, chance = [ids[-1]], 1.0
+        for row in hidden:
+            logits = row @ target.embedding.weight.t()
+            if drafter.markov is not None:
+                bias, odds = drafter.markov(row, torch.tensor(wanted[-1]))
+                logits, chance = logits + bias, chance * odds.sigmoid().item()
+            if chance >= 0.1 or len(wanted) == 1:  # drafts end where they are not sure of themselves
+                wanted.append(int(logits.argmax()))
+        wanted = wanted[1:]
     with Engine.load(model, n_ctx=1024, sequences=1, drafters=["block"], draft_path=draft) as engine:
         sequence = engine.sequence()
         sequence.extend(ids[:-1])
@@ -162,7 +172,7 @@ def test_a_block_drafter_drafts_in_llama_cpp_what_it_drafts_here(tokenizer: Any,
 
 
 def test_a_drafter_learns_to_foresee(tokenizer: Any) -> None:
-    shape = DraftShape(taps=(1, 2), layers=1, block=4, inner=64, mask=SHAPE.vocabulary - 1)
+    shape = DraftShape(taps=(1, 2), layers=1, block=4, inner=64, mask=SHAPE.vocabulary - 1, rank=16)
     target = random_network(7)
     untrained = train_drafter(target, tokenizer, shape, steps=0, length=256)
     trained = train_drafter(target, tokenizer, shape, steps=25, length=256)
