@@ -32,12 +32,12 @@ class Plan:
     last `decay` of the tokens."""
 
     tokens: int = 11_000_000
-    rate: float = 2.5e-3
-    warmup: int = 100
-    decay: float = 0.6
+    rate: float = 1.8e-3
+    warmup: int = 60
+    decay: float = 0.9
     stages: tuple[Stage, ...] = (
         Stage(0.03, copying=0.6, system=0.1, rows=4),
-        Stage(0.35, copying=0.12, system=0.25, rows=4),
+        Stage(0.35, copying=0.15, system=0.25, rows=4),
         Stage(0.65, copying=0.04, system=0.6, mtp=0.2, long=0.1, rows=2, length=2048),
         Stage(0.86, copying=0.0, system=0.9, mtp=0.3, ahead=2, long=0.25, rows=2, length=4096),
         Stage(1.00, copying=0.0, system=0.9, mtp=0.3, ahead=3, long=0.25, rows=2, length=8192),
