@@ -54,12 +54,9 @@ class Plan:
 
 REFINING = Plan(
     tokens=3_000_000,
-    rate=1.2e-3,
+    rate=6e-4,
     warmup=20,
-    decay=0.7,
-    stages=(
-        Stage(0.6, copying=0.04, system=0.25, mtp=0.15, rows=3),
-        Stage(1.0, copying=0.02, system=0.5, mtp=0.3, ahead=2, rows=3),
-    ),
+    decay=0.9,
+    stages=(Stage(1.0, copying=0.0, system=0.8, mtp=0.3, ahead=3, long=0.2, rows=2, length=4096),),
 )
-"""For a network that can copy already: episodes nearly alone, gentler steps."""
+"""For a network that knows its tasks: episodes alone, gentle steps."""
