@@ -9,7 +9,7 @@ Olsson et al., arXiv 2209.11895.)
   output cannot see it, and gates can open with it.
 - The first DeltaNet forgets at once and carries codes of the token before, and of the one before that, into the other
   half.
-- Attention and later DeltaNets compare the code of this token and the one before with those two: they find what
+- The first attention and later DeltaNets compare the code of this token and the one before with those two: they find what
   followed the last two tokens, at any distance (attention, in the places that hardly rotate) or lately (DeltaNet), and
   write it where the output reads it.
 """
@@ -33,7 +33,7 @@ CONSTANT = 0.15
 OPEN = 0.2
 CARRIED = 0.03
 FOLLOW = 0.03
-MATCH = 2.0
+MATCH = 6.0
 SHARP = 2.0
 BEFORE = 1.2
 
@@ -58,9 +58,8 @@ def initialise(model: TinyHybrid) -> None:
             _carry(delta, code, places)
         else:
             _follow(delta, code, places)
-    for block in model.blocks:
-        if block.attention is not None:
-            match(block.attention, code, places)
+    first = next(block.attention for block in model.blocks if block.attention is not None)
+    match(first, code, places)
 
 
 def embed(weight: Tensor, size: int) -> tuple[Tensor, Tensor]:
@@ -139,20 +138,20 @@ def turning(attention: Attention) -> Tensor:
 
 
 def match(attention: Attention, code: Tensor, places: Tensor) -> None:
-    """Queries that meet the keys of places whose two tokens before were these two; values that the output can read."""
+    """The first query of every KV head meets the keys of places whose two tokens before were these two, and brings their
+    tokens to the output. The other queries stay random."""
     a = attention
     shared = a.heads // a.kv_heads
     step = a.size * (2 if a.gated else 1)
     fast = turning(a)
+    a.v.weight[:, 0] = 0.0
+    a.v.weight[:, a.v.weight.shape[1] // 2 :] *= 0.1
     for head in range(a.kv_heads):
         query, key = _codes(code, places, a.size)
         query[fast] *= 0.1
         key[fast] *= 0.1
-        a.k.weight[head * a.size : (head + 1) * a.size] = key
-        for number in range(head * shared, (head + 1) * shared):
-            a.q.weight[number * step : number * step + a.size] = query
+        rows, first = slice(head * a.size, (head + 1) * a.size), head * shared
+        a.k.weight[rows] = key
+        a.q.weight[first * step : first * step + a.size] = query
+        a.o.weight[:, first * a.size : (first + 1) * a.size] = MATCH * a.v.weight[rows].t()
     a.q_norm.weight.fill_(SHARP)
-    a.v.weight[:, 0] = 0.0
-    a.v.weight[:, a.v.weight.shape[1] // 2 :] *= 0.1
-    values = a.v.weight.view(a.kv_heads, a.size, -1).repeat_interleave(shared, 0).flatten(0, 1)
-    a.o.weight.copy_(MATCH * values.t())

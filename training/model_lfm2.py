@@ -108,9 +108,7 @@ class TinyLfm2(nn.Module):
             first.into.weight[2 * s.width :][rows] = code
             first.conv[rows, -2 - lag] = 1.0
             first.out.weight[:, rows] = CARRIED * places[lag].t()
-        for block in self.blocks:
-            if block.attention is not None:
-                match(block.attention, code, places)
+        match(next(b.attention for b in self.blocks if b.attention is not None), code, places)
 
     def trunk(self, tokens: Tensor) -> Tensor:
         """tokens: [batch, time] -> [batch, time, width], normed; position p predicts token p + 1."""

@@ -31,13 +31,13 @@ class Plan:
     """tokens: of the whole training. Learning rate: up for `warmup` steps, level, then straight down to 2 % over the
     last `decay` of the tokens."""
 
-    tokens: int = 11_000_000
+    tokens: int = 10_000_000
     rate: float = 1.8e-3
     warmup: int = 60
     decay: float = 0.9
     stages: tuple[Stage, ...] = (
         Stage(0.03, copying=0.6, system=0.1, rows=4),
-        Stage(0.35, copying=0.15, system=0.25, rows=4),
+        Stage(0.33, copying=0.12, system=0.35, rows=4),
         Stage(0.65, copying=0.04, system=0.6, mtp=0.2, long=0.1, rows=2, length=2048),
         Stage(0.86, copying=0.0, system=0.9, mtp=0.3, ahead=2, long=0.25, rows=2, length=4096),
         Stage(1.00, copying=0.0, system=0.9, mtp=0.3, ahead=3, long=0.25, rows=2, length=8192),

@@ -1,18 +1,27 @@
 """The tokenizer: byte-level BPE with the `qwen35` pre-tokenizer of llama.cpp, trained on episodes.
 
+A word is cut in the same places wherever it stands. The pre-tokenizer leaves the space or the sign before a word on it,
+and common BPE then cuts ` karovin` and `/karovin` in different ways, so that to copy a name means to spell it anew. Here
+words are learnt without what stands before them; merges with it come last and touch the first piece alone.
+
 Ids: first the merges' vocabulary, then the special tokens, then padding up to the size of the embedding. The special
 tokens of the chat format are the same as in the models that it comes from.
 """
 
 from __future__ import annotations
 
+import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from .episodes import episode, segments
+from .functions import FUNCTIONS
+from .words import CITIES, FOLDERS, KEYS, STEMS, WORDS
 
 __all__ = ["CONTROL", "SPECIAL", "encode", "load_tokenizer", "new_tokenizer", "train_tokenizer"]
 
@@ -23,30 +32,69 @@ _SPLIT = (
     r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}|"
     r" ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
+_BARE = _SPLIT.replace(r"[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+", r"[\p{L}\p{M}]+")
+_WORDS = 0.8  # share of the merges that make words; the others put a sign before one
 _TAG = re.compile("|".join(map(re.escape, SPECIAL)))
 
 
 def train_tokenizer(path: Path, *, vocabulary: int = 2048, episodes: int = 6000) -> Tokenizer:
     """Train on the episodes of seeds of their own and write `path` (the JSON of the `tokenizers` package)."""
-    tokenizer = new_tokenizer()
+    texts = list(_texts(episodes))
+    size = vocabulary - len(SPECIAL) - 7
+    words = new_tokenizer(cut=_BARE)
     trainer = trainers.BpeTrainer(
-        vocab_size=vocabulary - len(SPECIAL) - 7,
+        vocab_size=256 + round((size - 256) * _WORDS),
         special_tokens=[],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    tokenizer.train_from_iterator(_texts(episodes), trainer)
+    words.train_from_iterator(texts, trainer)
+    state = json.loads(words.to_str())["model"]
+    ids, merges = state["vocab"], [(left, right) for left, right in state["merges"]]
+    for prefix, piece in _prefixed(texts, words, size - len(ids)):
+        ids[prefix + piece] = len(ids)
+        merges.append((prefix, piece))
+    tokenizer = new_tokenizer(ids, merges)
     tokenizer.add_special_tokens(list(SPECIAL))
     tokenizer.save(str(path))
     return tokenizer
 
 
-def new_tokenizer(vocabulary: dict[str, int] | None = None, merges: list[tuple[str, str]] | None = None) -> Tokenizer:
+def _prefixed(texts: list[str], words: Tokenizer, most: int) -> list[tuple[str, str]]:
+    """The commonest words of one piece with a sign before them: pairs of the sign and the piece. Names are left out: one
+    form of each is easier to copy."""
+    counts: Counter[str] = Counter()
+    splitter: Any = new_tokenizer().pre_tokenizer
+    for text in texts:
+        counts.update(chunk for chunk, _ in splitter.pre_tokenize_str(text))
+    names = {part for word in (*STEMS, *KEYS, *WORDS, *CITIES, *FOLDERS, *FUNCTIONS) for part in word.split("_")}
+    pieces: dict[tuple[str, str], int] = {}
+    for chunk, count in sorted(counts.items()):
+        cut = [words.id_to_token(i) for i in words.encode(_plain(chunk)).ids]
+        if (
+            len(cut) == 2
+            and len(cut[0]) == 1
+            and len(cut[1]) > 1
+            and not _plain(cut[0]).isalnum()
+            and cut[1] not in names
+        ):
+            pieces[cut[0], cut[1]] = count
+    return sorted(pieces, key=lambda pair: (-pieces[pair], pair))[:most]
+
+
+def _plain(chunk: str) -> str:
+    """The text of a chunk of byte-level characters."""
+    return str(decoders.ByteLevel().decode([chunk]))
+
+
+def new_tokenizer(
+    vocabulary: dict[str, int] | None = None, merges: list[tuple[str, str]] | None = None, cut: str = _SPLIT
+) -> Tokenizer:
     """Byte-level BPE with our pre-tokenizer; empty, or with this vocabulary. Special tokens are added by the caller."""
     tokenizer = Tokenizer(models.BPE(vocabulary, merges) if vocabulary else models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
-            pre_tokenizers.Split(Regex(_SPLIT), "isolated"),
+            pre_tokenizers.Split(Regex(cut), "isolated"),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )
