@@ -9,9 +9,9 @@ Olsson et al., arXiv 2209.11895.)
   output cannot see it, and gates can open with it.
 - The first DeltaNet forgets at once and carries codes of the token before, and of the one before that, into the other
   half.
-- The first attention and later DeltaNets compare the code of this token and the one before with those two: they find what
-  followed the last two tokens, at any distance (attention, in the places that hardly rotate) or lately (DeltaNet), and
-  write it where the output reads it.
+- The first attention and later DeltaNets compare the code of this token and the one before with those two: they find
+  what followed the last two tokens, at any distance (attention, in the places that hardly rotate) or lately (DeltaNet),
+  and write it where the output reads it.
 """
 
 from __future__ import annotations
@@ -138,8 +138,8 @@ def turning(attention: Attention) -> Tensor:
 
 
 def match(attention: Attention, code: Tensor, places: Tensor) -> None:
-    """The first query of every KV head meets the keys of places whose two tokens before were these two, and brings their
-    tokens to the output. The other queries stay random."""
+    """The first query of every KV head meets the keys of places whose two tokens before were these two, and brings
+    their tokens to the output. The other queries stay random."""
     a = attention
     shared = a.heads // a.kv_heads
     step = a.size * (2 if a.gated else 1)
