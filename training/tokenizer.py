@@ -1,8 +1,8 @@
 """The tokenizer: byte-level BPE with the `qwen35` pre-tokenizer of llama.cpp, trained on episodes.
 
 A word is cut in the same places wherever it stands. The pre-tokenizer leaves the space or the sign before a word on it,
-and common BPE then cuts ` karovin` and `/karovin` in different ways, so that to copy a name means to spell it anew. Here
-words are learnt without what stands before them; merges with it come last and touch the first piece alone.
+and common BPE then cuts ` karovin` and `/karovin` in different ways, so that to copy a name means to spell it anew.
+Here words are learnt without what stands before them; merges with it come last and touch the first piece alone.
 
 Ids: first the merges' vocabulary, then the special tokens, then padding up to the size of the embedding. The special
 tokens of the chat format are the same as in the models that it comes from.
@@ -61,8 +61,8 @@ def train_tokenizer(path: Path, *, vocabulary: int = 2048, episodes: int = 6000)
 
 
 def _prefixed(texts: list[str], words: Tokenizer, most: int) -> list[tuple[str, str]]:
-    """The commonest words of one piece with a sign before them: pairs of the sign and the piece. Names are left out: one
-    form of each is easier to copy."""
+    """The commonest words of one piece with a sign before them: pairs of the sign and the piece. Names are left out:
+    one form of each is easier to copy."""
     counts: Counter[str] = Counter()
     splitter: Any = new_tokenizer().pre_tokenizer
     for text in texts:

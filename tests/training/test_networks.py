@@ -184,6 +184,15 @@ def test_a_drafter_learns_to_foresee(tokenizer: Any) -> None:
     assert after < 0.985 * before
 
 
+@pytest.mark.parametrize("word", ["karovin", "quoz", "sensor", "Xelobra"])
+def test_a_word_is_cut_alike_wherever_it_stands(tokenizer: Any, word: str) -> None:
+    inside = [tokenizer.decode([i]) for i in tokenizer.encode(word).ids]
+    for before in ("Copy ", "lib/", "a-", '"', "(", "x =\n"):
+        pieces = [tokenizer.decode([i]) for i in tokenizer.encode(before + word).ids][-len(inside) :]
+        assert pieces[1:] == inside[1:]
+        assert pieces[0].endswith(inside[0])
+
+
 def test_chunks_of_the_delta_rule_are_its_recurrence() -> None:
     torch.manual_seed(0)
     q, k, v = (torch.nn.functional.normalize(torch.randn(1, 150, 2, 16), dim=-1) for _ in range(3))
@@ -236,7 +245,7 @@ def test_a_few_steps_learn_something(tokenizer: Any, tmp_path: Path) -> None:
     plan = dataclasses.replace(PLAN, tokens=40 * 512, warmup=5, stages=(dataclasses.replace(STAGE, copying=0.0),))
     seen: list[dict[str, Any]] = []
     Trainer(random_network(), tokenizer, plan, tmp_path).run(log=seen.append)
-    assert seen[-1]["episode_loss"] < 0.8 * seen[0]["episode_loss"]
+    assert seen[-1]["episode_loss"] < 0.85 * seen[0]["episode_loss"]
 
 
 def test_only_replies_are_learnt(tokenizer: Any) -> None:
