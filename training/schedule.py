@@ -53,10 +53,14 @@ class Plan:
 
 
 REFINING = Plan(
-    tokens=3_000_000,
-    rate=6e-4,
-    warmup=20,
-    decay=0.9,
-    stages=(Stage(1.0, copying=0.0, system=0.8, mtp=0.3, ahead=3, long=0.2, rows=2, length=4096),),
+    tokens=16_000_000,
+    rate=9e-4,
+    warmup=50,
+    decay=0.95,
+    stages=(
+        Stage(0.70, copying=0.05, system=0.5, mtp=0.2, ahead=2, long=0.1, rows=2, length=2048),
+        Stage(0.90, copying=0.0, system=0.8, mtp=0.3, ahead=3, long=0.2, rows=2, length=4096),
+        Stage(1.00, copying=0.0, system=0.9, mtp=0.3, ahead=3, long=0.25, rows=2, length=8192),
+    ),
 )
-"""For a network that knows its tasks: episodes alone, gentle steps."""
+"""For a network that knows its tasks and still makes mistakes: more of them, gentler steps."""
