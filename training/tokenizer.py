@@ -70,7 +70,7 @@ def _prefixed(texts: list[str], words: Tokenizer, most: int) -> list[tuple[str, 
     names = {part for word in (*STEMS, *KEYS, *WORDS, *CITIES, *FOLDERS, *FUNCTIONS) for part in word.split("_")}
     pieces: dict[tuple[str, str], int] = {}
     for chunk, count in sorted(counts.items()):
-        cut = [words.id_to_token(i) for i in words.encode(_plain(chunk)).ids]
+        cut = list(words.encode(_plain(chunk)).tokens)
         if (
             len(cut) == 2
             and len(cut[0]) == 1
