@@ -6,6 +6,9 @@ on the seed and the step alone, so that nothing but gradients travels.
 
 from __future__ import annotations
 
+import os
+import threading
+import time
 from typing import Any
 
 import torch
@@ -125,6 +128,7 @@ def _follow(
 ) -> None:
     """The life of another process: it ends when the barrier breaks."""
     flat, facts, clock, gate = shared
+    threading.Thread(target=_die_with, args=(os.getppid(),), daemon=True).start()
     torch.set_num_threads(1)
     if compiled:
         compile_network(network)
@@ -143,9 +147,15 @@ def _follow(
                     flat[rank, at : at + parameter.numel()] = parameter.grad.flatten()
                 at += parameter.numel()
             gate.wait(PATIENCE)
-    except Exception as error:
-        from threading import BrokenBarrierError
-
+    except threading.BrokenBarrierError:
+        return
+    except Exception:
         gate.abort()
-        if not isinstance(error, BrokenBarrierError):
-            raise
+        raise
+
+
+def _die_with(parent: int) -> None:
+    """End this process when its parent is gone: one that was killed breaks no barrier."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(1)

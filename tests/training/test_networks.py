@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import random
+import subprocess
+import sys
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -230,6 +234,40 @@ def test_two_workers_share_a_batch(tokenizer: Any) -> None:
         assert alone[1] == shared[1] == 512
         for a, b in zip(whole, parts, strict=True):
             assert (a is None and b is None) or (a - b).norm() <= 0.02 * a.norm() + 1e-7
+
+
+def test_no_worker_outlives_a_training_that_is_killed(tokenizer: Any, tmp_path: Path) -> None:
+    tokenizer.save(str(tmp_path / "t.json"))
+    program = """
+import os, sys
+from pathlib import Path
+import torch
+from tests.training.test_networks import PLAN, random_network
+from training.tokenizer import load_tokenizer
+from training.workers import Workers
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    workers = Workers(random_network(), load_tokenizer(Path(sys.argv[1])), PLAN, seed=0, count=2)
+    workers.gradients(0, 0)
+    print(workers.processes[0].pid, flush=True)
+    os.kill(os.getpid(), 9)
+"""
+    (tmp_path / "program.py").write_text(program)
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "program.py"), str(tmp_path / "t.json")],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        stdout=subprocess.PIPE,
+        timeout=120,
+        check=False,
+    )
+    worker = int(done.stdout)
+    for _ in range(100):
+        if not Path(f"/proc/{worker}").exists() or "Z (" in Path(f"/proc/{worker}/status").read_text():
+            break
+        time.sleep(0.1)
+    else:
+        os.kill(worker, 9)
+        pytest.fail("the worker lives on")
 
 
 @pytest.mark.parametrize("network", [TinyHybrid(Shape()), TinyLfm2(Lfm2Shape())], ids=["qwen35", "lfm2"])
