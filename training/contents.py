@@ -111,6 +111,8 @@ def log(r: random.Random, count: int) -> tuple[str, str]:
 
 def _filled(r: random.Random, pattern: str) -> str:
     word = invented(r) if r.random() < 0.3 else r.choice(STEMS + WORDS)
+    if r.random() < 0.4:  # any words, so that the patterns are not all that is known
+        return text_line(r, 6)
     return pattern.format(word=word, n=r.randint(1, 9999), m=r.randint(1, 99))
 
 
@@ -128,6 +130,9 @@ def copied_text(r: random.Random, extension: str, count: int) -> str:
         return "\n".join(rows)
     if r.random() < 0.15:
         return "\n".join(str(r.randint(0, 10 ** r.randint(1, 5) - 1)) for _ in range(count))
+    if r.random() < 0.4:  # few words that come again and again: what stands before one tells little
+        pool = [*r.sample(WORDS, r.randint(2, 10)), str(r.randint(0, 9999)), f"{r.choice(WORDS)}-{r.randint(1, 99)}"]
+        return "\n".join(" ".join(r.choices(pool, k=r.randint(1, 7))) for _ in range(count))
     return "\n".join(text_line(r) for _ in range(count))
 
 

@@ -231,5 +231,4 @@ def list_folder(s: Script, r: random.Random) -> None:
         folder = near
     found = names(r)
     s.result("\n".join(found))
-    count = "1 file" if len(found) == 1 else f"{len(found)} files"
-    s.answer([f"{folder} has {count}.", DONE["told"]], f"{folder} contains {and_list(found)}.")
+    s.answer(["I name them in their order.", DONE["told"]], f"{folder} contains {and_list(found)}.")

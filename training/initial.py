@@ -7,11 +7,10 @@ Olsson et al., arXiv 2209.11895.)
 
 - Embeddings begin in the first half of the width. Their first place holds the same number in every token: the tied
   output cannot see it, and gates can open with it.
-- The first DeltaNet forgets at once and carries codes of the token before, and of the one before that, into the other
-  half.
-- The first attention and later DeltaNets compare the code of this token and the one before with those two: they find
-  what followed the last two tokens, at any distance (attention, in the places that hardly rotate) or lately (DeltaNet),
-  and write it where the output reads it.
+- The first DeltaNet forgets at once and carries codes of the three tokens before into the other half.
+- The first attention and later DeltaNets compare the codes of this token and the two before with those three. They find
+  what followed the last three tokens, at any distance (attention, in the places that hardly rotate) or lately
+  (DeltaNet), and write it where the output reads it.
 """
 
 from __future__ import annotations
@@ -35,7 +34,10 @@ CARRIED = 0.03
 FOLLOW = 0.03
 MATCH = 6.0
 SHARP = 2.0
-BEFORE = 1.2
+BEFORE = (1.0, 1.0, 0.8)
+"""How much each of the three tokens counts, the last one first."""
+
+LAGS = 3
 
 
 @torch.no_grad()
@@ -50,7 +52,7 @@ def initialise(model: TinyHybrid) -> None:
             nn.init.normal_(module.down.weight, 0.0, 0.02 / math.sqrt(2 * shape.layers))
         if isinstance(module, Attention):
             nn.init.normal_(module.o.weight, 0.0, 0.02 / math.sqrt(2 * shape.layers))
-    code, places = embed(model.embedding.weight, min(shape.state_size, shape.width // 4))
+    code, places = embed(model.embedding.weight, min(shape.state_size // 2, shape.width // 8))
     deltas = [block.delta for block in model.blocks if block.delta is not None]
     for number, delta in enumerate(deltas):
         _remember(delta)
@@ -64,7 +66,7 @@ def initialise(model: TinyHybrid) -> None:
 
 def embed(weight: Tensor, size: int) -> tuple[Tensor, Tensor]:
     """Prepare embeddings [vocabulary, width], with `size` places for the code of a token: the matrix that makes the
-    code, [size, width], and the two that read the codes of the tokens before, [2, size, width]."""
+    code, [size, width], and the three that read the codes of the tokens before, [3, size, width]."""
     width = weight.shape[1]
     half = width // 2
     weight[:, :half] *= math.sqrt(2)
@@ -72,8 +74,8 @@ def embed(weight: Tensor, size: int) -> tuple[Tensor, Tensor]:
     weight[:, 0] = CONSTANT
     code = torch.zeros(size, width)
     code[:, 1:half] = torch.randn(size, half - 1) * 0.34 / math.sqrt(half)
-    places = torch.zeros(2, size, width)
-    for lag in range(2):
+    places = torch.zeros(LAGS, size, width)
+    for lag in range(LAGS):
         at = half + lag * size
         places[lag, :, at : at + size] = torch.eye(size)
     return code, places
@@ -88,7 +90,8 @@ def _remember(delta: DeltaNet) -> None:
 
 
 def _carry(delta: DeltaNet, code: Tensor, places: Tensor) -> None:
-    """Head h gives the token h + 1 places back. Key and query are equal, and all before is forgotten."""
+    """Parts of the value are the tokens one, two and three places back. Key and query are equal, and all before is
+    forgotten."""
     s = delta.shape
     inner = s.state_heads * s.state_size
     delta.qkv.weight[inner : 2 * inner] = delta.qkv.weight[:inner]
@@ -96,17 +99,17 @@ def _carry(delta: DeltaNet, code: Tensor, places: Tensor) -> None:
     delta.conv[: 2 * inner, -1] += 1.0
     delta.o.weight.zero_()
     delta.qkv.weight[2 * inner :] = 0.0
-    for head in range(s.state_heads):
-        rows = slice(head * s.state_size, head * s.state_size + len(code))
+    for lag in range(min(LAGS, inner // len(code))):
+        rows = slice(lag * len(code), (lag + 1) * len(code))
         delta.qkv.weight[2 * inner :][rows] = code
-        delta.conv[2 * inner :][rows, -2 - head % 2] += 1.0
-        delta.o.weight[:, rows] = CARRIED * places[head % 2].t()
+        delta.conv[2 * inner :][rows, -2 - lag] += 1.0
+        delta.o.weight[:, rows] = CARRIED * places[lag].t()
     delta.dt.fill_(1.0)
     delta.log_decay.fill_(math.log(8.0))
 
 
 def _follow(delta: DeltaNet, code: Tensor, places: Tensor) -> None:
-    """Key: the two tokens before; query: this one and the one before; value: this one."""
+    """Key: the three tokens before; query: this one and the two before; value: this one."""
     s = delta.shape
     inner = s.state_heads * s.state_size
     delta.conv.mul_(0.1)
@@ -121,12 +124,15 @@ def _follow(delta: DeltaNet, code: Tensor, places: Tensor) -> None:
 
 
 def _codes(code: Tensor, places: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Matrices of a query (this token and the one before) and of a key (the one before and the one before that) that
-    agree where the tokens agree."""
-    near = torch.randn(size, code.shape[0]) / math.sqrt(code.shape[0])
-    far = BEFORE * torch.randn(size, code.shape[0]) / math.sqrt(code.shape[0])
+    """Matrices of a query (this token and the two before) and of a key (the three before) that agree where the tokens
+    agree."""
     scale = 0.3  # of a carried code to the code itself, after the norm
-    return near @ code + scale * far @ places[0], scale * (near @ places[0] + far @ places[1])
+    query, key = torch.zeros(size, code.shape[1]), torch.zeros(size, code.shape[1])
+    for lag, weight in enumerate(BEFORE):
+        turn = weight * torch.randn(size, code.shape[0]) / math.sqrt(code.shape[0])
+        query += turn @ (scale * places[lag - 1] if lag else code)
+        key += scale * turn @ places[lag]
+    return query, key
 
 
 def turning(attention: Attention) -> Tensor:
@@ -138,7 +144,7 @@ def turning(attention: Attention) -> Tensor:
 
 
 def match(attention: Attention, code: Tensor, places: Tensor) -> None:
-    """The first query of every KV head meets the keys of places whose two tokens before were these two, and brings
+    """The first query of every KV head meets the keys of places whose three tokens before were these, and brings
     their tokens to the output. The other queries stay random."""
     a = attention
     shared = a.heads // a.kv_heads

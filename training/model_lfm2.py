@@ -97,7 +97,7 @@ class TinyLfm2(nn.Module):
             if parameter.dim() == 2 and not name.endswith("conv"):
                 small = name.endswith(("down.weight", "o.weight", "out.weight"))
                 nn.init.normal_(parameter, 0.0, 0.02 / math.sqrt(2 * s.layers) if small else 0.02)
-        size = s.width // 4
+        size = s.width // 8
         code, places = embed(self.embedding.weight, size)
         first: ShortConvolution = next(b.convolution for b in self.blocks if b.convolution is not None)  # type: ignore[misc]
         first.into.weight[: 2 * s.width, 0] = OPEN

@@ -31,15 +31,15 @@ class Plan:
     """tokens: of the whole training. Learning rate: up for `warmup` steps, level, then straight down to 2 % over the
     last `decay` of the tokens."""
 
-    tokens: int = 10_000_000
-    rate: float = 1.8e-3
+    tokens: int = 16_000_000
+    rate: float = 1.5e-3
     warmup: int = 60
-    decay: float = 0.9
+    decay: float = 0.95
     stages: tuple[Stage, ...] = (
-        Stage(0.03, copying=0.6, system=0.1, rows=4),
-        Stage(0.33, copying=0.12, system=0.35, rows=4),
-        Stage(0.65, copying=0.04, system=0.6, mtp=0.2, long=0.1, rows=2, length=2048),
-        Stage(0.86, copying=0.0, system=0.9, mtp=0.3, ahead=2, long=0.25, rows=2, length=4096),
+        Stage(0.02, copying=0.6, system=0.1, rows=4),
+        Stage(0.25, copying=0.1, system=0.35, rows=4),
+        Stage(0.60, copying=0.03, system=0.5, mtp=0.15, long=0.1, rows=2, length=2048),
+        Stage(0.88, copying=0.0, system=0.85, mtp=0.3, ahead=2, long=0.2, rows=2, length=4096),
         Stage(1.00, copying=0.0, system=0.9, mtp=0.3, ahead=3, long=0.25, rows=2, length=8192),
     )
 
