@@ -179,7 +179,7 @@ def test_a_drafter_learns_to_foresee(tokenizer: Any) -> None:
     shape = DraftShape(taps=(1, 2), layers=1, block=4, inner=64, mask=SHAPE.vocabulary - 1, rank=16)
     target = random_network(7)
     untrained = train_drafter(target, tokenizer, shape, steps=0, length=256)
-    trained = train_drafter(target, tokenizer, shape, steps=25, length=256)
+    trained = train_drafter(target, tokenizer, shape, steps=60, length=256)
     rows, mask = packed_rows(tokenizer, random.Random(9), rows=1, length=256, system_share=0.0)
     tokens, learnt = torch.from_numpy(rows[0]), torch.from_numpy(mask[0])
     anchors = torch.arange(20, 240, 10)
@@ -230,7 +230,7 @@ def test_two_workers_share_a_batch(tokenizer: Any) -> None:
         with Workers(network, tokenizer, PLAN, seed=0, count=count) as workers:
             sums.append([(workers.gradients(step, 0), [p.grad for p in network.parameters()]) for step in range(2)])
     for (alone, whole), (shared, parts) in zip(*sums, strict=True):
-        assert alone[0] == pytest.approx(shared[0], rel=0.01)
+        assert alone[0] == pytest.approx(shared[0], rel=0.01, abs=0.01)
         assert alone[1] == shared[1] == 512
         for a, b in zip(whole, parts, strict=True):
             assert (a is None and b is None) or (a - b).norm() <= 0.02 * a.norm() + 1e-7
@@ -280,7 +280,9 @@ def test_a_network_copies_before_it_is_trained(network: Any, tokenizer: Any) -> 
 
 
 def test_a_few_steps_learn_something(tokenizer: Any, tmp_path: Path) -> None:
-    plan = dataclasses.replace(PLAN, tokens=40 * 512, warmup=5, stages=(dataclasses.replace(STAGE, copying=0.0),))
+    plan = dataclasses.replace(
+        PLAN, tokens=40 * 512, rate=4e-3, warmup=5, decay=0.3, stages=(dataclasses.replace(STAGE, copying=0.0),)
+    )
     seen: list[dict[str, Any]] = []
     Trainer(random_network(), tokenizer, plan, tmp_path).run(log=seen.append)
     assert seen[-1]["episode_loss"] < 0.85 * seen[0]["episode_loss"]
