@@ -26,23 +26,6 @@ _CODE = "\n\n\n".join(
 _CONFIG = (
     "port = 8080\nhost = amber\ntimeout = 30\nretries = 5\nname = quiet-12\nowner = Paris\nlevel = 7\nmode = rapid"
 )
-_NOTES = """\
-river mountain 1140 forest
-desert ocean island
-copper iron marble-12 cotton
-quiet valley meadow 77
-lantern mirror window ladder
-hammer anchor 9031 compass
-rapid engine rocket
-satellite comet nebula-4 galaxy
-planet orbit signal
-velvet paper pencil 256 basket
-bottle candle carpet
-falcon tiger otter panda-31
-raven salmon turtle rabbit
-maple cedar 68 willow
-bamboo orchid lotus clover
-ginger pepper lemon-9 mango"""
 
 
 def _tool(name: str, description: str, **parameters: str) -> dict[str, Any]:
@@ -96,10 +79,12 @@ TASKS: Mapping[str, Sequence[Sequence[Mapping[str, Any]]]] = {
     ],
     "copy_a_file": [
         [
-            _user("Copy notes.txt to docs/backup.txt."),
-            _call("I read notes.txt first.", "read_file", path="notes.txt"),
-            _result(_NOTES),
+            _user(f'Write "{" ".join(words)}" to {path}.'),
         ]
+        for words, path in (
+            (("river", "mountain", "forest", "desert", "ocean", "island", "valley", "meadow"), "notes.txt"),
+            (("copper", "iron", "marble", "cotton", "velvet", "paper", "pencil", "basket"), "docs/report.md"),
+        )
     ],
 }
 
