@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 
 from .functions import FUNCTIONS, module_source
-from .words import KEYS, STEMS, WORDS, invented, key, text_line, value
+from .words import KEYS, STEMS, WORDS, invented, key, related, text_line, value
 
 __all__ = ["Settings", "copied_text", "log", "settings"]
 
@@ -67,9 +67,16 @@ class Settings:
 def settings(r: random.Random, count: int) -> Settings:
     """`count` settings with different keys, at least one of which has a line that is in no other line."""
     values: dict[str, str] = {}
+    alike = r.choice((0.0, 0.0, 0.15, 0.4))
     while len(values) < count:
         name = key(r) if count < 12 else _long_key(r)
-        values[name] = value(r)
+        text = value(r)
+        if values and r.random() < alike:
+            name = related(r, r.choice(list(values)))
+        if values and r.random() < alike:
+            text = related(r, r.choice(list(values.values())))
+        if not name[0].isdigit():
+            values[name] = text
     separator = r.choice(SEPARATORS)
     lines: list[str] = []
     decorated = r.random() < (0.5 if count >= 12 else 0.12)

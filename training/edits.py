@@ -47,6 +47,7 @@ def edit(s: Script, r: random.Random) -> None:
     line, after = content.line(name), f"{name}{content.separator}{new}"
     thoughts = [f"The line {line} becomes {after}.", "All other lines stay as they are.", CHECKS["write"]]
     if not by_edit:
+        thoughts[0] = _with_next_line(content, line, after)
         done = change(s, r, thoughts, found, content.with_value(name, new))
     elif twin:
         done = _behind_twin(s, r, thoughts, found, content, line, after)
@@ -56,6 +57,16 @@ def edit(s: Script, r: random.Random) -> None:
         done = replace(s, r, thoughts, found, content.text, line, after)
     if done:
         s.answer([f"{name} is now {new}.", DONE["changed"]], f"I changed {name} from {old} to {new} in {found}.")
+
+
+def _with_next_line(content: Settings, line: str, after: str) -> str:
+    """What becomes of a line that is written back with all others: the new one, and the one that follows it, as they
+    will stand in the file."""
+    behind = content.lines[content.lines.index(line) + 1 :]
+    if not behind:
+        return f"The last line {line} becomes {after}."
+    following = "\n".join(behind[:1] if behind[0] else behind[:2])
+    return f"The line {line} becomes\n{after}\n{following}"
 
 
 def replace(s: Script, r: random.Random, thoughts: list[str], path: str, text: str, old: str, new: str) -> bool:

@@ -29,18 +29,18 @@ class Kind(NamedTuple):
 
 
 KINDS: dict[str, Kind] = {
-    "arithmetic": Kind(sums.arithmetic, 1.6, ("calculator",)),
+    "arithmetic": Kind(sums.arithmetic, 1.8, ("calculator",)),
     "look_up": Kind(files.look_up, 4.5, ("read_file",), True),
     "second_question": Kind(files.second_question, 1.5, ("read_file",), True),
     "look_up_two": Kind(files.look_up_two, 1.6, ("read_file",)),
     "log": Kind(files.find_error, 2.0, ("read_file",), True),
-    "list": Kind(files.list_folder, 1.8, ("list_files",)),
+    "list": Kind(files.list_folder, 2.6, ("list_files",)),
     "write": Kind(files.write, 1.8, ("write_file",)),
     "write_two": Kind(files.write_two, 1.0, ("write_file",)),
     "copy": Kind(files.copy_file, 4.5, ("read_file", "write_file"), True),
     "add_files": Kind(sums.add_files, 1.4, ("read_file", "calculator")),
-    "weather": Kind(sums.weather, 2.2, ("get_weather",)),
-    "edit": Kind(edits.edit, 6.5, ("read_file", "write_file"), True),
+    "weather": Kind(sums.weather, 2.8, ("get_weather",)),
+    "edit": Kind(edits.edit, 8.0, ("read_file", "write_file"), True),
     "write_code": Kind(code.write_code, 1.8, ("write_file",)),
     "fix": Kind(code.fix, 3.2, ("read_file", "write_file", "run_tests")),
     "small_talk": Kind(talk.small_talk, 0.5, ()),

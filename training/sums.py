@@ -8,7 +8,7 @@ from agentloop.tools.samples import calculator
 
 from . import errors
 from .reading import denied, mistake
-from .words import SKIES, city
+from .words import SKIES, city, related
 from .writing import CHECKS, DONE, Script, and_list
 
 __all__ = ["add_files", "arithmetic", "weather"]
@@ -116,7 +116,7 @@ def weather(s: Script, r: random.Random) -> None:
     """Look up one to three cities in one turn."""
     cities: list[str] = []
     for _ in range(r.choice([1, 1, 2, 2, 3, 3])):
-        name = city(r)
+        name = related(r, cities[-1]).capitalize() if cities and r.random() < 0.12 else city(r)
         if name not in cities:
             cities.append(name)
     asked = and_list(cities)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 from string import ascii_lowercase
 
@@ -19,6 +20,7 @@ __all__ = [
     "folder_name",
     "invented",
     "key",
+    "related",
     "text_line",
     "value",
 ]
@@ -101,14 +103,40 @@ _VOWELS = _words(
     a e i o u
     """
 )
+_PIECES = _words(
+    """
+    ax be cho dw eg fly gu hy ij ka lum mo nyx ob pa qui ras sch te ux vy wo xe yl zan ff ll str ngs ph rth
+    """
+)
+_SIMPLE = re.compile(r"[A-Za-z0-9_]{3,12}")
 
 
 def invented(r: random.Random) -> str:
-    """A word that is in no list: two or three syllables, or any letters."""
-    if r.random() < 0.25:
+    """A word that is in no list: two or three syllables, any letters, or pieces that many such words share."""
+    x = r.random()
+    if x < 0.2:
         return "".join(r.choice(ascii_lowercase) for _ in range(r.randint(3, 8)))
+    if x < 0.45:
+        return "".join(r.choice(_PIECES) for _ in range(r.randint(2, 4)))
     syllables = (r.choice(_ONSETS) + r.choice(_VOWELS) for _ in range(r.randint(2, 3)))
     return "".join(syllables) + r.choice(("", "n", "r", "x"))
+
+
+def related(r: random.Random, word: str) -> str:
+    """Another word that begins or ends like this one; what was copied of it does not tell yet which of them it is."""
+    if not _SIMPLE.fullmatch(word):
+        return invented(r)
+    at = r.randint(1, len(word) - 1)
+    forms = (
+        word[:at] + r.choice(_PIECES),
+        word[:at] + invented(r),
+        r.choice(_PIECES) + word[at:],
+        word[:at] + r.choice(_PIECES) + word[at:],
+        f"{word}_{r.choice(KEYS)}",
+        f"{r.choice(KEYS)}_{word}",
+        f"{word}{r.randint(2, 99)}",
+    )
+    return r.choice(forms)
 
 
 def key(r: random.Random) -> str:
@@ -170,7 +198,10 @@ def file_path(r: random.Random, *extensions: str) -> str:
 
 def text_line(r: random.Random, most: int = 7) -> str:
     """Words and values, `most` at most."""
-    return " ".join(r.choice([r.choice(WORDS), r.choice(WORDS), value(r)]) for _ in range(r.randint(1, most)))
+    count = r.randint(1, most)
+    if r.random() < 0.1:
+        return " ".join(invented(r) for _ in range(count))
+    return " ".join(r.choice([r.choice(WORDS), r.choice(WORDS), value(r)]) for _ in range(count))
 
 
 def _numbered(r: random.Random) -> str:

@@ -187,7 +187,7 @@ def test_reasoning_that_was_cut_is_what_a_budget_leaves_and_is_not_learnt(words:
     from training.samples import encoded
 
     forms = set()
-    for seed in range(160):
+    for seed in range(400):
         e = episode(seed)
         ids, weights = encoded(words.tokenizer, e, with_system=False)
         at = 0
