@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable
-from string import ascii_lowercase
+from string import ascii_letters, ascii_lowercase, digits
 
 __all__ = [
     "CITIES",
@@ -108,15 +108,43 @@ _PIECES = _words(
     ax be cho dw eg fly gu hy ij ka lum mo nyx ob pa qui ras sch te ux vy wo xe yl zan ff ll str ngs ph rth
     """
 )
+_SPOKEN = _words(
+    """
+    about absolute access after again agent alternatives answer argument arithmetic assert assistant available based
+    become before block both brief bug bytes calculator call carefully changed checked choose clarity clear column
+    compute complete conclusion connected consider consistency contains content copy correctness current debug
+    declared degrees denied description direct directory disk does double each edit effort elaboration else empty
+    enough entries error evaluate exact example exist expression failed final find first fixed focused follow foggy
+    format found from function give have held help into items json keep knowledge language like limited line list
+    loaded logged look lost make may mean minimum missing moving multiple must name natural need nested normal object
+    occur only open optional other parameters passed path perimeter piece place plausible please position prioritize
+    properties provide question ready reasoning reminder repair replace reply request required result retry return run
+    same saved say second set sign snowy solution specified stands started step stopped stormy string suffix suite sum
+    swap system tags take task tell test text their there think this through tools triple type unknown unnecessary
+    update valid validate warning weather what which with within without work written wrong
+    """
+)
+_MARKS = _words(
+    """
+    <{0}> ${0} ~/{0}/{1} '{0}' `{0}` {0}:{1} {0}+{1} {0}*{1} {0}|{1} {0};{1} ({0}) [{0},{1}] {{{0}}}
+    {0}&{1} {0}^{1} {0}\\{1} #{0} !{0} ?{0}={1} {0}... %{0}% {0}é ü{0} {0}ñ{1}
+    """
+)
 _SIMPLE = re.compile(r"[A-Za-z0-9_]{3,12}")
 
 
 def invented(r: random.Random) -> str:
-    """A word that is in no list: two or three syllables, any letters, or pieces that many such words share."""
+    """A word that is in no list: parts of two that are, any letters, pieces that many such words share, or syllables.
+
+    Parts of known words have tokens that no whole word has; a token that is never learnt is never copied.
+    """
     x = r.random()
-    if x < 0.2:
+    if x < 0.4:
+        first, second = r.choice(_ALL), r.choice(_ALL)
+        return first[: r.randint(1, min(6, len(first)))] + second[-r.randint(1, min(6, len(second))) :]
+    if x < 0.55:
         return "".join(r.choice(ascii_lowercase) for _ in range(r.randint(3, 8)))
-    if x < 0.45:
+    if x < 0.75:
         return "".join(r.choice(_PIECES) for _ in range(r.randint(2, 4)))
     syllables = (r.choice(_ONSETS) + r.choice(_VOWELS) for _ in range(r.randint(2, 3)))
     return "".join(syllables) + r.choice(("", "n", "r", "x"))
@@ -201,7 +229,15 @@ def text_line(r: random.Random, most: int = 7) -> str:
     count = r.randint(1, most)
     if r.random() < 0.1:
         return " ".join(invented(r) for _ in range(count))
-    return " ".join(r.choice([r.choice(WORDS), r.choice(WORDS), value(r)]) for _ in range(count))
+    return " ".join(r.choice([_word(r), r.choice(WORDS), value(r)]) for _ in range(count))
+
+
+def _word(r: random.Random) -> str:
+    """Three in four from the list, else one that prompts and results are made of, now and then in capitals."""
+    if r.random() < 0.75:
+        return r.choice(WORDS)
+    word = r.choice(_SPOKEN)
+    return r.choice((word, word, word, word.upper(), word.capitalize()))
 
 
 def _numbered(r: random.Random) -> str:
@@ -232,6 +268,15 @@ def _camel(r: random.Random) -> str:
     return r.choice(WORDS) + r.choice(STEMS).replace("_", "").capitalize()
 
 
+_ALL = tuple(word.lower() for word in (*STEMS, *KEYS, *WORDS, *CITIES, *NAMES, *_SPOKEN))
+
+
+def _marked(r: random.Random) -> str:
+    """A word with signs around or inside it, as expressions, tags and variables have them."""
+    word, other = invented(r), r.choice((invented(r), str(r.randint(0, 99))))
+    return r.choice(_MARKS).format(word, other)
+
+
 _ODD_VALUES: tuple[Callable[[random.Random], str], ...] = (
     lambda r: f"{r.randint(0, 99)}.{r.randint(1, 999)}",
     lambda r: f"{r.randint(0, 9)}.{r.randint(0, 20)}.{r.randint(0, 9)}",
@@ -254,4 +299,8 @@ _ODD_VALUES: tuple[Callable[[random.Random], str], ...] = (
     lambda r: f"/{r.choice(FOLDERS)}/{invented(r)}",
     lambda r: f"{r.choice(NAMES)} {invented(r).capitalize()}",
     lambda r: f"10.0.{r.randint(0, 255)}.{r.randint(1, 254)}",
+    _marked,
+    _marked,
+    lambda r: "".join(r.choice(ascii_letters + digits) for _ in range(r.randint(5, 12))),
+    lambda r: f"{r.randint(0, 23)}:{r.randint(0, 59):02}",
 )
