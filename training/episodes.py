@@ -29,12 +29,12 @@ class Kind(NamedTuple):
 
 
 KINDS: dict[str, Kind] = {
-    "arithmetic": Kind(sums.arithmetic, 1.8, ("calculator",)),
+    "arithmetic": Kind(sums.arithmetic, 8.0, ("calculator",)),
     "look_up": Kind(files.look_up, 4.5, ("read_file",), True),
     "second_question": Kind(files.second_question, 1.5, ("read_file",), True),
     "look_up_two": Kind(files.look_up_two, 1.6, ("read_file",)),
     "log": Kind(files.find_error, 2.0, ("read_file",), True),
-    "list": Kind(files.list_folder, 2.6, ("list_files",)),
+    "list": Kind(files.list_folder, 4.0, ("list_files",)),
     "write": Kind(files.write, 1.8, ("write_file",)),
     "write_two": Kind(files.write_two, 1.0, ("write_file",)),
     "copy": Kind(files.copy_file, 4.5, ("read_file", "write_file"), True),

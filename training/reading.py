@@ -35,12 +35,12 @@ def read(s: Script, r: random.Random, path: str, thoughts: Sequence[str]) -> str
     if x < 0.012:
         denied(s, f"read {path}")
         return None
-    if x < 0.068:
+    if x < 0.10:
         near = _near(s, r, path)
         s.result(errors.file_missing(path, near))
         s.call([f"{path} does not exist, so I read {near}.", CHECKS["read"]], ("read_file", {"path": near}))
         return near
-    if x < 0.092:
+    if x < 0.125:
         s.result(errors.file_missing(path, None))
         if "/" in path and "list_files" in s.declared:
             return _by_listing(s, r, path)

@@ -41,7 +41,7 @@ def arithmetic(s: Script, r: random.Random) -> None:
         arithmetic(s, r)
         return
     s.ask(
-        [*worded, f"What is {expression}?", f"Compute {expression}."],
+        [*worded, *worded, f"What is {expression}?", f"Compute {expression}."],
         [
             *more,
             f"Calculate {expression}.",
