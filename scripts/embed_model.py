@@ -27,12 +27,12 @@ GENERAL: dict[str, str] = {
     "general.name": "agentloop tiny hybrid",
     "general.basename": "tiny-hybrid",
     "general.organization": "agentloop",
-    "general.version": "2",
-    "general.size_label": "5.8M",
+    "general.version": "3",
+    "general.size_label": "5.9M",
     "general.license": "apache-2.0",
     "general.description": (
-        "A 5.8-million-parameter hybrid (Gated DeltaNet and attention, one MTP layer), trained from nothing on "
-        "synthetic agent episodes. It drives six small tools and knows little else."
+        "A 5.9-million-parameter hybrid (Gated DeltaNet and attention, one MTP layer), trained from nothing on "
+        "synthetic agent episodes. It drives seven small tools and knows little else."
     ),
 }
 """Written into every output; the source's own values are replaced."""

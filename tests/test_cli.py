@@ -61,6 +61,15 @@ def test_unknown_benchmark(capsys: pytest.CaptureFixture[str]) -> None:
     assert "overhead" in one_line(capsys.readouterr().err)
 
 
+def test_a_draft_that_cannot_be_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "state", "--draft", "x.gguf"]) == 2
+    assert "--draft" in one_line(capsys.readouterr().err)
+    missing = str(tmp_path / "missing.gguf")
+    for command in (["bench", "decode"], ["run", "x", "--workspace", str(tmp_path)]):
+        assert main([*command, "--draft", missing]) == 1
+        assert "missing.gguf" in one_line(capsys.readouterr().err)
+
+
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(["--version"])
@@ -75,12 +84,12 @@ def test_inspect_the_embedded_model(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     # Two attention layers with two KV heads of 64 + 64 values of two bytes; see the card for the shape.
-    plane = 6 * 4 * (3 * (128 + 2 * 2 * 64) + 64 * 128)
+    plane = 4 * 4 * (3 * (128 + 2 * 2 * 64) + 64 * 128)
     expected = {
         "architecture": "qwen35",
-        "layers": 8,
+        "layers": 6,
         "attention_layers": 2,
-        "recurrent_layers": 6,
+        "recurrent_layers": 4,
         "mtp_layers": 1,
         "vocabulary": 2048,
         "context": 32768,
@@ -96,7 +105,7 @@ def test_inspect_the_embedded_model(capsys: pytest.CaptureFixture[str]) -> None:
 def test_inspect_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", str(default_model_path())]) == 0
     text = capsys.readouterr().out
-    assert "8 (2 attention, 6 recurrent)" in text
+    assert "6 (2 attention, 4 recurrent)" in text
     assert "recognised as qwen3.8" in text
 
 

@@ -21,9 +21,12 @@ BENCHES: dict[str, Callable[..., dict[str, Any]]] = {
 }
 
 
-def run_bench(name: str, *, model: str | None = None, json: bool = False) -> str:
-    """Run one benchmark; returns what to print, one JSON object or lines for people. KeyError for an unknown name."""
-    result = BENCHES[name](model)
+def run_bench(name: str, *, model: str | None = None, draft_path: str | None = None, json: bool = False) -> str:
+    """Run one benchmark; returns what to print, one JSON object or lines for people. KeyError for an unknown name.
+
+    `draft_path` is for `decode`: a file that drafts for the model.
+    """
+    result = BENCHES[name](model) if draft_path is None else BENCHES[name](model, draft_path=draft_path)
     if json:
         return _json.dumps(result)
     rows = result.get("rows")

@@ -12,10 +12,14 @@ import os
 import statistics
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from ..engine import Engine
 from ..engine import Sequence as TokenSequence
+from ..engine.draft_loading import draft_kind
+from ..engine.modelfile import read_model_file
+from ..models import default_drafter_path
 from ..templates import Qwen38
 
 __all__ = ["TASKS", "decode"]
@@ -26,6 +30,23 @@ _CODE = "\n\n\n".join(
 _CONFIG = (
     "port = 8080\nhost = amber\ntimeout = 30\nretries = 5\nname = quiet-12\nowner = Paris\nlevel = 7\nmode = rapid"
 )
+_NOTES = """\
+river mountain 1140 forest
+desert ocean island
+copper iron marble-12 cotton
+quiet valley meadow 77
+lantern mirror window ladder
+hammer anchor 9031 compass
+rapid engine rocket
+satellite comet nebula-4 galaxy
+planet orbit signal
+velvet paper pencil 256 basket
+bottle candle carpet
+falcon tiger otter panda-31
+raven salmon turtle rabbit
+maple cedar 68 willow
+bamboo orchid lotus clover
+ginger pepper lemon-9 mango"""
 
 
 def _tool(name: str, description: str, **parameters: str) -> dict[str, Any]:
@@ -79,12 +100,10 @@ TASKS: Mapping[str, Sequence[Sequence[Mapping[str, Any]]]] = {
     ],
     "copy_a_file": [
         [
-            _user(f'Write "{" ".join(words)}" to {path}.'),
+            _user("Copy notes.txt to docs/backup.txt."),
+            _call("I read notes.txt first.", "read_file", path="notes.txt"),
+            _result(_NOTES),
         ]
-        for words, path in (
-            (("river", "mountain", "forest", "desert", "ocean", "island", "valley", "meadow"), "notes.txt"),
-            (("copper", "iron", "marble", "cotton", "velvet", "paper", "pencil", "basket"), "docs/report.md"),
-        )
     ],
 }
 
@@ -98,12 +117,18 @@ def decode(
     max_tokens: int = 200,
 ) -> dict[str, Any]:
     """Returns {"bench": "decode", "rows": [{"task", "drafter", "tok_s", "ratio", "accepted_per_step",
-    "first_difference", "gap"}]}: ratio against "none", gap in logits; both null where the texts are equal."""
-    names = list(drafters or ["none", "suffix", "mtp", *(["block", "draft_model"] if draft_path else []), "auto"])
+    "first_difference", "gap"}]}: ratio against "none", gap in logits; both null where the texts are equal.
+
+    `draft_path`: a file that drafts for the model; the embedded model has its own block drafter.
+    """
+    if draft_path is None and model is None:
+        draft_path = str(default_drafter_path())
+    kind = draft_kind(read_model_file(Path(draft_path))) if draft_path else None
+    names = list(drafters or ["none", "suffix", "mtp", *([kind] if kind else []), "auto"])
     engines: dict[str, Engine] = {}
     try:
         for name in names:
-            extra = {"draft_path": draft_path} if draft_path and name in ("block", "draft_model", "auto") else {}
+            extra = {"draft_path": draft_path} if draft_path and name in (kind, "auto") else {}
             engines[name] = Engine.load(model, n_ctx=8192, sequences=1, drafters=name, **extra)  # type: ignore[arg-type]
             engines[name].calibrate()
         if "mtp" in engines and not any(f.name == "mtp" for f in engines["mtp"].drafters):

@@ -44,7 +44,9 @@ def chat(options: argparse.Namespace) -> int:
     console = make_console()
     with (
         Lines(complete, history_path()) as lines,
-        load_engine(model, n_ctx=options.n_ctx, threads=options.threads, sequences=SEQUENCES) as engine,
+        load_engine(
+            model, n_ctx=options.n_ctx, threads=options.threads, sequences=SEQUENCES, draft=options.draft
+        ) as engine,
     ):
         person = Person(console, lines.ask)
         agent = make_agent(

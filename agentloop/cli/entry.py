@@ -35,6 +35,7 @@ def build_parser() -> argparse.ArgumentParser:
     chat.add_argument("--workspace", metavar="DIR", help="give the model tools for the files in DIR")
     chat.add_argument("--system", metavar="TEXT", help="instructions for the model")
     _engine_options(chat)
+    _draft_option(chat)
     _run_options(chat)
 
     run = commands.add_parser("run", help="let an agent do one task in a folder")
@@ -47,6 +48,7 @@ def build_parser() -> argparse.ArgumentParser:
     run.add_argument("--json", action="store_true", help="print one JSON object instead of the transcript")
     run.add_argument("--yes", action="store_true", help="let the model run commands without asking")
     _engine_options(run)
+    _draft_option(run)
     _run_options(run)
 
     look = commands.add_parser("inspect", help="what a model file or a saved conversation says of itself")
@@ -77,6 +79,7 @@ def build_parser() -> argparse.ArgumentParser:
     bench = commands.add_parser("bench", help="measure this machine")
     bench.add_argument("name", metavar="NAME", help="which benchmark, overhead for one; a wrong name lists all")
     bench.add_argument("--model", metavar="MODEL", help="a GGUF file (default: the embedded model)")
+    _draft_option(bench)
     bench.add_argument("--json", action="store_true", help="print one JSON object")
 
     for command in commands.choices.values():
@@ -87,6 +90,10 @@ def build_parser() -> argparse.ArgumentParser:
 def _engine_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--n-ctx", type=_positive, default=0, metavar="N", help="context tokens (default: what fits)")
     parser.add_argument("--threads", type=_positive, metavar="N", help="CPU threads (default: physical cores)")
+
+
+def _draft_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--draft", metavar="FILE", help="a GGUF that drafts for MODEL: a block drafter, a small model")
 
 
 def _run_options(parser: argparse.ArgumentParser) -> None:
@@ -177,7 +184,7 @@ def _dispatch(options: argparse.Namespace) -> int:
     if options.command == "bench":
         from .bench import bench
 
-        return bench(options.name, model=options.model, json=options.json)
+        return bench(options.name, model=options.model, draft=options.draft, json=options.json)
     if options.command == "demo":
         from .demo import demo
 

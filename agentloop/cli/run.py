@@ -24,7 +24,7 @@ def run_task(options: argparse.Namespace) -> int:
     asks = sys.stdin is not None and sys.stdin.isatty() and not options.json and not options.yes
     person = Person(console, Lines().ask) if asks else None
     usage = Usage()
-    with load_engine(options.model, n_ctx=options.n_ctx, threads=options.threads) as engine:
+    with load_engine(options.model, n_ctx=options.n_ctx, threads=options.threads, draft=options.draft) as engine:
         agent = make_agent(
             engine,
             tools_for(options.model, str(folder), commands=asks or options.yes, ask=options.ask),

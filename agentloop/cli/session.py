@@ -42,9 +42,12 @@ KNOWN_TOOLS = ("list_files", "read_file", "write_file", "run_tests")
 """The workspace tools that the embedded model was trained on; it is given no others."""
 
 
-def load_engine(model: str | None, *, n_ctx: int, threads: int | None, sequences: int = 1) -> Engine:
-    """The engine of a model file, None for the embedded model. `sequences` live in it. Raises ModelLoadError."""
-    return Engine.load(model, n_ctx=n_ctx, threads=threads, sequences=sequences)
+def load_engine(
+    model: str | None, *, n_ctx: int, threads: int | None, sequences: int = 1, draft: str | None = None
+) -> Engine:
+    """The engine of a model file, None for the embedded model, and of the file that drafts for it, if any. `sequences`
+    live in it. Raises ModelLoadError."""
+    return Engine.load(model, n_ctx=n_ctx, threads=threads, sequences=sequences, draft_path=draft)
 
 
 def tools_for(
