@@ -158,7 +158,7 @@ def test_a_block_drafter_drafts_in_llama_cpp_what_it_drafts_here(tokenizer: Any,
     with torch.no_grad():
         tokens, anchor = torch.tensor(ids), torch.tensor([len(ids) - 1])
         hidden = drafter(tapped, tokens, anchor, target.embedding.weight)[0, 1:]
-        wanted, chance = [ids[-1]], 1.0
+        wanted, gaps, chance = [ids[-1]], [1.0], 1.0
         for row in hidden:
             logits = row @ target.embedding.weight.t()
             if drafter.markov is not None:
@@ -166,13 +166,19 @@ def test_a_block_drafter_drafts_in_llama_cpp_what_it_drafts_here(tokenizer: Any,
                 logits, chance = logits + bias, chance * odds.sigmoid().item()
             if chance >= 0.1 or len(wanted) == 1:  # drafts end where they are not sure of themselves
                 wanted.append(int(logits.argmax()))
-        wanted = wanted[1:]
+                first, second = logits.topk(2).values.tolist()
+                gaps.append((first - second) / (logits.max() - logits.min()).item())
+        wanted, gaps = wanted[1:], gaps[1:]
+    clear = next((i for i, gap in enumerate(gaps) if gap < 1e-3), len(gaps))  # behind a tie, either may follow
+    assert clear > 1
     with Engine.load(model, n_ctx=1024, sequences=1, drafters=["block"], draft_path=draft) as engine:
         sequence = engine.sequence()
         sequence.extend(ids[:-1])
         block = next(one for one in sequence._drafters if one.name == "block")
         with engine.lock:
-            assert block.propose(ids, 4).ids == wanted
+            found = block.propose(ids, 4).ids
+            assert found[:clear] == wanted[:clear]
+            assert len(found) == len(wanted) or clear < len(wanted)
 
 
 def test_a_drafter_learns_to_foresee(tokenizer: Any) -> None:
