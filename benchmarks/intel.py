@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import random
 import time
+import warnings
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from agentloop import Agent, Conversation, Engine, Sampling, Thinking, UsageLimits
+from agentloop import Conversation, Engine, Sampling, Thinking
 from agentloop.bench.plot import bar_chart
-from agentloop.exceptions import AgentLoopError, ContextFull, UsageLimitExceeded
+from agentloop.exceptions import ContextFull, UsageLimitExceeded
 
 from .checks import ImpossibleFigure
 from .machine import script
@@ -68,7 +69,7 @@ def _files(options: Options) -> dict[str, list[MathTask] | list[CodeTask]]:
 
 
 def _own_tasks(report: Report, options: Options) -> None:
-    kinds = script("eval_tasks").KINDS
+    kinds = script("eval_tasks").SHORT
     each = 1 if options.short else 2
     arms = [arm for arm in ARMS if not options.short or arm != "strict calls, drafting on"]
     for arm in arms:
@@ -104,31 +105,23 @@ def _attempt(
             counts["calls"] += 1
             counts["bad_calls"] += event.call.status != "ok"
 
-    effort = script("eval_model").EFFORTS[number % 3]
-    agent = Agent(
-        engine,
-        tools=script("eval_model").tools_for(task.world),
-        thinking=Thinking(effort=effort, budget=budget) if thinking else False,
-        sampling=Sampling(),
-        limits=UsageLimits(request_limit=10, output_tokens_limit=800),
-        strict=strict,
-    )
-    try:
-        result = agent.run_sync(task.prompt, on_event=watch)
-    except UsageLimitExceeded:
-        counts["cut"] += 1
-    except AgentLoopError:
-        counts["failed"] += 1
-    else:
-        counts["right"] += bool(task.solved(task.world, str(result.output)))
-        counts["generated"] += result.usage.generated
-        counts["recomputed"] += result.usage.recomputed
+    run = script("eval_run")
+    with warnings.catch_warnings():  # that a budget cuts short what the effort asks for is the point
+        warnings.simplefilter("ignore")
+        chosen = Thinking(effort=run.EFFORTS[number % 3], budget=budget)
+    chosen = chosen if thinking else Thinking(effort=None, enabled=False)
+    outcomes = run.attempt(engine, task, chosen, Sampling(), strict=strict, on_event=watch)
+    wrong = [outcome.wrong for outcome in outcomes if outcome.wrong]
+    counts["right"] += not wrong
+    counts["cut"] += any(text.startswith(UsageLimitExceeded.__name__) for text in wrong)
+    counts["generated"] += sum(outcome.generated for outcome in outcomes)
+    counts["recomputed"] += sum(outcome.recomputed for outcome in outcomes)
     return dict(counts)
 
 
 def _needle(report: Report, options: Options) -> None:
     """One setting among many, in a file of so many lines."""
-    tasks = script("eval_tasks")
+    tasks, words = script("eval_tasks"), script("eval_names").PLAIN
     each = 3 if options.short else 5
     with Engine.load(options.model, n_ctx=8192, sequences=1, threads=1, drafters="none") as engine:
         for lines in (1, 4, 16, 64):
@@ -136,12 +129,13 @@ def _needle(report: Report, options: Options) -> None:
             began = time.perf_counter()
             for number in range(each):
                 r = random.Random(f"needle {lines} {number}")
-                names = [r.choice(tasks.KEYS), *(f"{r.choice(tasks.WORDS)}_{i}" for i in range(lines - 1))]
+                names = [words.key(r), *(f"{words.word(r)}_{i}" for i in range(lines - 1))]
                 settings = {name: str(r.randint(100, 9999)) for name in names}
                 order = r.sample(names, len(names))
                 world = tasks.World({"app.toml": "\n".join(f"{name} = {settings[name]}" for name in order)})
-                wanted = settings[names[0]]
-                task = tasks.Task(f"What is the {names[0]} in app.toml?", world, lambda _, text, w=wanted: w in text)
+                read = (("read_file", {"path": "app.toml"}),)
+                answer = f"The {names[0]} in app.toml is {settings[names[0]]}."
+                task = tasks.kept(world, tasks.Step(f"What is the {names[0]} in app.toml?", (read,), answer))
                 counts.update(_attempt(engine, task, 0))
             seconds = time.perf_counter() - began
             report.rows.append(_row("needle", f"{lines} lines", each, counts, seconds))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +17,7 @@ from eval_world import Desk
 
 from agentloop import Agent, Conversation, Sampling, Thinking, UsageLimits
 from agentloop.engine.seam import EngineLike
+from agentloop.events import Event
 from agentloop.exceptions import AgentLoopError
 
 __all__ = ["LATE", "Outcome", "attempt", "converse", "thinking_of"]
@@ -41,6 +42,7 @@ class Outcome:
     wrong: str
     at: int = 0
     recomputed: int = 0
+    generated: int = 0
     messages: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
 
@@ -57,11 +59,18 @@ def thinking_of(kind: str, r: random.Random) -> Thinking:
 
 
 def attempt(
-    engine: EngineLike, task: Task, thinking: Thinking, sampling: Sampling, *, most_tokens: int = 1_600
+    engine: EngineLike,
+    task: Task,
+    thinking: Thinking,
+    sampling: Sampling,
+    *,
+    most_tokens: int = 1_600,
+    strict: bool = False,
+    on_event: Callable[[Event], None] | None = None,
 ) -> list[Outcome]:
     """Run one task in a conversation of its own; the outcomes of its requests."""
-    with _agent(engine, sampling, thinking, most_tokens, edits=task.edits) as (agent, conversation, desk):
-        return _run(agent, conversation, desk, task)
+    with _agent(engine, sampling, thinking, most_tokens, edits=task.edits, strict=strict) as (agent, talk, desk):
+        return _run(agent, talk, desk, task, on_event)
 
 
 def converse(
@@ -82,13 +91,13 @@ def converse(
 
 @contextmanager
 def _agent(
-    engine: EngineLike, sampling: Sampling, thinking: Thinking, most_tokens: int, *, edits: bool
+    engine: EngineLike, sampling: Sampling, thinking: Thinking, most_tokens: int, *, edits: bool, strict: bool = False
 ) -> Iterator[tuple[Agent, Conversation, Desk]]:
     with tempfile.TemporaryDirectory(prefix="agentloop-eval-") as folder:
         desk = Desk(Path(folder), edits=edits)
         tools = desk.tools()
         limits = UsageLimits(request_limit=10, output_tokens_limit=most_tokens)
-        agent = Agent(engine, tools=tools, limits=limits)
+        agent = Agent(engine, tools=tools, limits=limits, strict=strict)
         schemas = [tool.schema for tool in tools]
         conversation = Conversation(engine, tools=schemas, thinking=thinking, sampling=sampling)
         try:
@@ -97,21 +106,29 @@ def _agent(
             conversation.close()
 
 
-def _run(agent: Agent, conversation: Conversation, desk: Desk, task: Task) -> list[Outcome]:
+def _run(
+    agent: Agent,
+    conversation: Conversation,
+    desk: Desk,
+    task: Task,
+    on_event: Callable[[Event], None] | None = None,
+) -> list[Outcome]:
     desk.lay(task.world)
     outcomes: list[Outcome] = []
     for step in task.steps:
-        first, at, twice = len(conversation.messages), len(conversation.tokens), conversation.usage.recomputed
+        first, at, before = len(conversation.messages), len(conversation.tokens), conversation.usage
+        twice, made = before.recomputed, before.generated
         failure = ""
         try:
-            agent.run_sync(step.prompt, conversation=conversation)
+            agent.run_sync(step.prompt, conversation=conversation, on_event=on_event)
         except AgentLoopError as error:
             failure = f"{type(error).__name__}: {error}"
         messages = conversation.messages[first:]
         wrong = failure or _wrong(step, messages)
         if not wrong and step is task.steps[-1] and desk.files() != task.after:
             wrong = "the files are not as they should be"
-        outcomes.append(Outcome(step.prompt, wrong, at, conversation.usage.recomputed - twice, messages))
+        usage = conversation.usage
+        outcomes.append(Outcome(step.prompt, wrong, at, usage.recomputed - twice, usage.generated - made, messages))
     return outcomes
 
 
