@@ -85,7 +85,7 @@ TASKS: Mapping[str, Sequence[Sequence[Mapping[str, Any]]]] = {
     "edit_a_file": [
         [
             _user("Set port to 9090 in config.toml."),
-            _call("I read config.toml before I change it.", "read_file", path="config.toml"),
+            _call("I read config.toml before I change port.", "read_file", path="config.toml"),
             _result(_CONFIG),
         ]
     ],
