@@ -43,8 +43,8 @@ behind it slower. `first`: document and question, cold. `next`: another question
 tokens at the document's end changed. `restart`: a new process goes on behind the answer, from the saved session.""",
     "intel": """\
 `rate` is right / (tasks - cut): a reply that a cap cut is not scored. A bad call is one that no tool could be run
-for. The needle is one setting in a file of so many lines; the embedded model takes a neighbour's value from a few
-lines on, as its card says.""",
+for. The tasks are the short ones of the embedded model's evaluation; the needle is one setting in a file of so many
+lines.""",
     "paired": """\
 `ratio` is to the same engine without a draft. Where no draft is given, it is the target itself, which cannot pay:
 `drafted` shows that agentloop's policy stops drafting, `ratio` what it costs all the same to keep the draft's state
