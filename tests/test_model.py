@@ -10,8 +10,9 @@ import sys
 from pathlib import Path
 
 import gguf
+import pytest
 
-from agentloop.models import default_model_path
+from agentloop.models import default_drafter_path, default_model_path
 
 ROOT = Path(__file__).resolve().parent.parent
 TEMPLATE = ROOT / "agentloop" / "templates" / "qwen3_8.jinja"
@@ -32,15 +33,23 @@ def test_it_says_what_it_is() -> None:
     assert text_of("general.architecture") == "qwen35"
 
 
-def test_the_card_names_this_file() -> None:
+@pytest.mark.parametrize(
+    ("path", "key", "source"),
+    [
+        (default_model_path(), "template_sha256", TEMPLATE),
+        (default_drafter_path(), "target_sha256", default_model_path()),
+    ],
+    ids=["model", "drafter"],
+)
+def test_the_card_names_this_file(path: Path, key: str, source: Path) -> None:
     card = default_model_path().with_name("README.md").read_text(encoding="utf-8")
-    block = re.search(r"```json\n(\{\s*\"file\".*?)```", card, re.DOTALL)
+    block = re.search(r"```json\n(\{\s*\"file\": \"" + re.escape(path.name) + r".*?)```", card, re.DOTALL)
     assert block is not None
     facts = json.loads(block[1])
-    content = default_model_path().read_bytes()
+    content = path.read_bytes()
     assert facts["bytes"] == len(content)
     assert facts["sha256"] == hashlib.sha256(content).hexdigest()
-    assert facts["template_sha256"] == hashlib.sha256(TEMPLATE.read_bytes()).hexdigest()
+    assert facts[key] == hashlib.sha256(source.read_bytes()).hexdigest()
 
 
 def test_embedding_is_deterministic(tmp_path: Path) -> None:
