@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 KNOWN_TOOLS = ("list_files", "read_file", "write_file", "run_tests")
-"""The workspace tools that the embedded model is given: those that it knows best. It was trained on `edit_file`, too."""
+"""What the embedded model is given of the workspace tools, those that it knows best; it has seen `edit_file`, too."""
 
 
 def load_engine(
