@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 
 from .functions import FUNCTIONS, module_source
-from .words import KEYS, STEMS, WORDS, invented, key, related, text_line, value
+from .words import KEYS, STEMS, WORDS, file_path, invented, key, related, text_line, value
 
 __all__ = ["Settings", "copied_text", "log", "settings"]
 
@@ -35,6 +35,12 @@ FAULTS = (
     "{word} failed with code {n}",
     "port {n} is in use",
     "permission denied for {word}",
+    "cannot write {path}",
+    "no rights on {path}",
+    "broken link to {path}",
+    "unknown codec in {path}",
+    "{path} is not readable",
+    "wrong owner of {path}",
 )
 
 
@@ -120,7 +126,7 @@ def _filled(r: random.Random, pattern: str) -> str:
     word = invented(r) if r.random() < 0.3 else r.choice(STEMS + WORDS)
     if r.random() < 0.4:  # any words, so that the patterns are not all that is known
         return text_line(r, 6)
-    return pattern.format(word=word, n=r.randint(1, 9999), m=r.randint(1, 99))
+    return pattern.format(word=word, n=r.randint(1, 9999), m=r.randint(1, 99), path=file_path(r))
 
 
 def copied_text(r: random.Random, extension: str, count: int) -> str:
@@ -137,10 +143,15 @@ def copied_text(r: random.Random, extension: str, count: int) -> str:
         return "\n".join(rows)
     if r.random() < 0.15:
         return "\n".join(str(r.randint(0, 10 ** r.randint(1, 5) - 1)) for _ in range(count))
+    most = r.choice((2, 4, 7, 7))
     if r.random() < 0.4:  # few words that come again and again: what stands before one tells little
-        pool = [*r.sample(WORDS, r.randint(2, 10)), str(r.randint(0, 9999)), f"{r.choice(WORDS)}-{r.randint(1, 99)}"]
-        return "\n".join(" ".join(r.choices(pool, k=r.randint(1, 7))) for _ in range(count))
-    return "\n".join(text_line(r) for _ in range(count))
+        pool = [
+            *r.sample(WORDS, r.choice((2, 4, 7, 10, 20, 40))),
+            str(r.randint(0, 9999)),
+            f"{r.choice(WORDS)}-{r.randint(1, 99)}",
+        ]
+        return "\n".join(" ".join(r.choices(pool, k=r.randint(1, most))) for _ in range(count))
+    return "\n".join(text_line(r, most) for _ in range(count))
 
 
 def _cell(r: random.Random, number: bool) -> str:

@@ -37,7 +37,7 @@ KINDS: dict[str, Kind] = {
     "list": Kind(files.list_folder, 4.0, ("list_files",)),
     "write": Kind(files.write, 1.8, ("write_file",)),
     "write_two": Kind(files.write_two, 1.0, ("write_file",)),
-    "copy": Kind(files.copy_file, 4.5, ("read_file", "write_file"), True),
+    "copy": Kind(files.copy_file, 6.0, ("read_file", "write_file"), True),
     "add_files": Kind(sums.add_files, 1.4, ("read_file", "calculator")),
     "weather": Kind(sums.weather, 2.8, ("get_weather",)),
     "edit": Kind(edits.edit, 8.0, ("read_file", "write_file"), True),

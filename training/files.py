@@ -231,4 +231,5 @@ def list_folder(s: Script, r: random.Random) -> None:
         folder = near
     found = names(r)
     s.result("\n".join(found))
-    s.answer(["I name them in their order.", DONE["told"]], f"{folder} contains {and_list(found)}.")
+    last = f"The last one is {found[-1]}." if len(found) > 1 else "There is one."
+    s.answer([last, "I name them in their order.", DONE["told"]], f"{folder} contains {and_list(found)}.")

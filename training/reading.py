@@ -35,12 +35,12 @@ def read(s: Script, r: random.Random, path: str, thoughts: Sequence[str]) -> str
     if x < 0.012:
         denied(s, f"read {path}")
         return None
-    if x < 0.10:
+    if x < 0.13:
         near = _near(s, r, path)
         s.result(errors.file_missing(path, near))
         s.call([f"{path} does not exist, so I read {near}.", CHECKS["read"]], ("read_file", {"path": near}))
         return near
-    if x < 0.125:
+    if x < 0.155:
         s.result(errors.file_missing(path, None))
         if "/" in path and "list_files" in s.declared:
             return _by_listing(s, r, path)
@@ -72,7 +72,7 @@ def wrote(s: Script, path: str, text: str) -> None:
 
 def names(r: random.Random) -> list[str]:
     """The names in a folder, in order."""
-    count = r.choice([1, 2, 2, 3, 3, 4, 5, 6])
+    count = r.choice([1, 2, 2, 3, 3, 4, 4, 5, 6])
     found = {file_path(r).rsplit("/", 1)[-1] for _ in range(count)}
     if r.random() < 0.12:
         found.add(folder_name(r).split("/")[0] + "/")

@@ -61,9 +61,9 @@ REFINING = Plan(
     warmup=50,
     decay=0.95,
     stages=(
-        Stage(0.70, copying=0.05, system=0.5, mtp=0.2, ahead=2, long=0.1, rows=2, length=2048),
-        Stage(0.90, copying=0.03, system=0.8, mtp=0.3, ahead=3, long=0.2, rows=2, length=4096),
-        Stage(1.00, copying=0.02, system=0.9, mtp=0.3, ahead=3, long=0.25, rows=2, length=8192),
+        Stage(0.70, copying=0.05, system=0.5, mtp=0.2, ahead=2, long=0.15, rows=2, length=2048),
+        Stage(0.90, copying=0.03, system=0.8, mtp=0.3, ahead=3, long=0.25, rows=2, length=4096),
+        Stage(1.00, copying=0.02, system=0.9, mtp=0.3, ahead=3, long=0.3, rows=2, length=8192),
     ),
 )
 """For a network that knows its tasks and still makes mistakes: more of them, gentler steps."""

@@ -8,7 +8,7 @@ from agentloop.tools.samples import calculator
 
 from . import errors
 from .reading import denied, mistake
-from .words import SKIES, city, related
+from .words import SKIES, alike, city, related
 from .writing import CHECKS, DONE, Script, and_list
 
 __all__ = ["add_files", "arithmetic", "weather"]
@@ -68,10 +68,15 @@ def _operands(r: random.Random, sign: str) -> tuple[str, str]:
         b = r.choice([2, 4, 5, 8, 10, r.randint(2, 99)])
         return (str(a), str(b)) if b in (2, 4, 5, 8, 10) else (str(b * r.randint(1, 99)), str(b))
     b = r.randint(0, 99 if sign == "*" else 10 ** r.randint(1, 4) - 1)
-    if r.random() < 0.15:
-        b_text = f"{b % 1000}.{r.choice((5, 25, r.randint(1, 99)))}" if r.random() < 0.6 else str(b)
-        return f"{a % 10000}.{r.randint(1, 99)}", b_text
-    return str(a), str(b)
+    if r.random() < 0.06:
+        b = alike(r)
+    x = r.random()
+    fraction = f"{b % 1000}.{r.choice((5, 25, 75, r.randint(1, 99)))}"
+    if x < 0.10:
+        return f"{a % 10000}.{r.randint(1, 99)}", str(b)
+    if x < 0.18:
+        return f"{a % 10000}.{r.randint(1, 99)}", fraction
+    return str(a), fraction if x < 0.26 else str(b)
 
 
 def _expression(r: random.Random) -> str:
@@ -93,6 +98,10 @@ def add_files(s: Script, r: random.Random) -> None:
     """Read two files in one turn, then add their numbers."""
     first, second = s.path("txt"), s.path("txt")
     a, b = r.randint(0, 10 ** r.randint(1, 4) - 1), r.randint(0, 10 ** r.randint(1, 4) - 1)
+    if r.random() < 0.2:
+        total = alike(r)
+        a = r.randint(0, total)
+        b = total - a
     s.ask(
         [
             f"Read {first} and {second} and add the numbers.",
@@ -137,7 +146,9 @@ def weather(s: Script, r: random.Random) -> None:
     if len(cities) == 1 and r.random() < 0.02:
         denied(s, "look up the weather")
         return
-    said = [f"{r.choice(SKIES)}, {r.randint(-9, 39)} degrees" for _ in cities]
+    skies = r.sample(SKIES, 1 if r.random() < 0.3 else len(SKIES))
+    warmth = r.choice((range(-9, 40), range(-9, 40), (1, 2, 10, 12, 20, 21, 22, -1, -2)))
+    said = [f"{r.choice(skies)}, {r.choice(warmth)} degrees" for _ in cities]
     for text in said:
         s.result(text)
     s.answer([DONE["told"], "I report each city."], " ".join(f"{c}: {t}." for c, t in zip(cities, said, strict=True)))

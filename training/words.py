@@ -15,6 +15,7 @@ __all__ = [
     "SKIES",
     "STEMS",
     "WORDS",
+    "alike",
     "city",
     "file_path",
     "folder_name",
@@ -110,18 +111,25 @@ _PIECES = _words(
 )
 _SPOKEN = _words(
     """
-    about absolute access after again agent alternatives answer argument arithmetic assert assistant available based
-    become before block both brief bug bytes calculator call carefully changed checked choose clarity clear column
-    compute complete conclusion connected consider consistency contains content copy correctness current debug
-    declared degrees denied description direct directory disk does double each edit effort elaboration else empty
-    enough entries error evaluate exact example exist expression failed final find first fixed focused follow foggy
-    format found from function give have held help into items json keep knowledge language like limited line list
-    loaded logged look lost make may mean minimum missing moving multiple must name natural need nested normal object
-    occur only open optional other parameters passed path perimeter piece place plausible please position prioritize
-    properties provide question ready reasoning reminder repair replace reply request required result retry return run
-    same saved say second set sign snowy solution specified stands started step stopped stormy string suffix suite sum
-    swap system tags take task tell test text their there think this through tools triple type unknown unnecessary
-    update valid validate warning weather what which with within without work written wrong
+    about abs absolute access add after again agent all already alternatives an answer argument arguments arithmetic
+    as asked assert assistant assumptions at available back based become becomes before block both brief briefly bug
+    but by bytes calculate calculator call called calls can cannot carefully change changed checked choose clarity
+    clear coding column com complete compute conclusion connected consider considering consistency contains content
+    copied copy correctness create cube current debug declared degrees denied description did digit direct directly
+    directory disk distance divide do does done double each edit edited effort elaboration else empty end enough
+    entries error evaluate even exact exactly example exist expression fail failed failing fails false file files
+    final find first fix fixed focused foggy follow following for format found from function functions get give
+    gives half has have held hello help helpful here how if important in info inner into invalid is it items its
+    json keep knowledge language last like limited line lines list loaded logged look lost make maximum may me mean
+    minimum minus missing moving much multiple multiply must my name natural need negate negative nested no normal
+    not now number object occur odd of old on once one only open optional other parameter parameters pass passed path
+    perimeter piece place plausible please plus position positive power prioritize properties provide put question
+    read ready reasoning remainder reminder repair replace replacing reply request required response rest result
+    retry return returned returns run same save saved say second see set setup sign snowy so solution span specified
+    stands start started stay stays step stop stopped stormy string subtract suffix suite sum swap system tags take
+    talks task tell test text that the their them then there they think thinking this through time times to took
+    tool tools triple true type unknown unnecessary up update use valid validate warning was way weather what which
+    with within without work write written wrong wrote you your zero
     """
 )
 _MARKS = _words(
@@ -139,9 +147,17 @@ def invented(r: random.Random) -> str:
     Parts of known words have tokens that no whole word has; a token that is never learnt is never copied.
     """
     x = r.random()
+    if x < 0.06:
+        word = invented(r)
+        return word.upper() if x < 0.03 else word.capitalize()
     if x < 0.4:
         first, second = r.choice(_ALL), r.choice(_ALL)
-        return first[: r.randint(1, min(6, len(first)))] + second[-r.randint(1, min(6, len(second))) :]
+        start, end = first[: r.randint(1, min(6, len(first)))], second[-r.randint(1, min(6, len(second))) :]
+        if x < 0.15:
+            middle = r.choice(_ALL)
+            at = r.randrange(len(middle))
+            return start + middle[at : at + r.randint(2, 5)] + end
+        return start + end
     if x < 0.55:
         return "".join(r.choice(ascii_lowercase) for _ in range(r.randint(3, 8)))
     if x < 0.75:
@@ -170,10 +186,14 @@ def related(r: random.Random, word: str) -> str:
 def key(r: random.Random) -> str:
     """The name of a setting."""
     x = r.random()
-    if x < 0.62:
+    if x < 0.42:
         return r.choice(KEYS)
-    if x < 0.76:
+    if x < 0.54:
         return f"{r.choice(KEYS)}_{r.choice(KEYS)}"
+    if x < 0.68:
+        return r.choice(_ALL)
+    if x < 0.74:
+        return f"{r.choice(_ALL)}_{r.choice(_ALL)}"
     if x < 0.88:
         return invented(r)
     return r.choice((_numbered, _dashed, _camel, _dotted, _two_invented))(r)
@@ -182,12 +202,14 @@ def key(r: random.Random) -> str:
 def value(r: random.Random) -> str:
     """The value of a setting: six in ten of the usual kinds, the rest invented or odd."""
     x = r.random()
-    if x < 0.32:
+    if x < 0.04:
+        return str(alike(r))
+    if x < 0.30:
         return str(r.randint(0, 10 ** r.randint(1, 5) - 1))
     if x < 0.50:
-        return r.choice(WORDS)
+        return _word(r)
     if x < 0.58:
-        return f"{r.choice(WORDS)}-{r.randint(1, 99)}"
+        return f"{_word(r)}-{r.randint(1, 99)}"
     if x < 0.66:
         return r.choice(CITIES)
     if x < 0.78:
@@ -201,13 +223,15 @@ def city(r: random.Random) -> str:
 
 
 def folder_name(r: random.Random) -> str:
-    """A folder, one in four with an invented or odd name."""
+    """A folder, four in ten with another, an invented or odd name."""
     x = r.random()
-    return r.choice(FOLDERS) if x < 0.75 else r.choice(_ODD_FOLDERS) if x < 0.87 else invented(r)
+    if x < 0.60:
+        return r.choice(FOLDERS)
+    return r.choice(_ALL) if x < 0.75 else r.choice(_ODD_FOLDERS) if x < 0.87 else invented(r)
 
 
 def file_path(r: random.Random, *extensions: str) -> str:
-    """A relative path, four in ten in a folder; one name in three is invented or odd."""
+    """A relative path, four in ten in a folder; half the names are from other lists, invented or odd."""
     folder = folder_name(r) + "/" if r.random() < 0.4 else ""
     extension = r.choice(extensions or EXTENSIONS)
     x = r.random()
@@ -221,15 +245,27 @@ def file_path(r: random.Random, *extensions: str) -> str:
     elif 0.20 <= x < 0.35:
         forms = (_numbered, _joined) if extension == "py" else (_numbered, _joined, _dashed, _two_invented, _versioned)
         stem = r.choice(forms)(r)
+    elif x < 0.50:
+        stem = r.choice(_ALL)
     return f"{folder}{stem}.{extension}"
 
 
 def text_line(r: random.Random, most: int = 7) -> str:
     """Words and values, `most` at most."""
     count = r.randint(1, most)
-    if r.random() < 0.1:
+    x = r.random()
+    if x < 0.1:
         return " ".join(invented(r) for _ in range(count))
+    if x < 0.2:  # a word stands there twice or more
+        pool = [_word(r), value(r), r.choice(WORDS)]
+        return " ".join(r.choices(pool, k=count))
     return " ".join(r.choice([_word(r), r.choice(WORDS), value(r)]) for _ in range(count))
+
+
+def alike(r: random.Random) -> int:
+    """A number of two to five digits, of which at most two differ: what is copied of it does not tell where it ends."""
+    digits_of_it = r.sample("0123456789", 2)
+    return int("".join(r.choices(digits_of_it, weights=(3, 1), k=r.randint(2, 5))))
 
 
 def _word(r: random.Random) -> str:
