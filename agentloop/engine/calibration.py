@@ -10,10 +10,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 import os
 import platform
 import statistics
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +23,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .engine import Engine
 
-__all__ = ["Curve", "cache_path", "cached_curve", "measure_curve", "store_curve"]
+__all__ = ["Curve", "cache_path", "cached_curve", "curve_of", "measure_curve", "store_curve"]
 
 _ROUNDS = 6
 _ENOUGH = 4.0  # seconds after which no further round begins
@@ -37,7 +39,7 @@ class Curve:
 
 
 def measure_curve(engine: Engine, most_rows: int, *, depth: int = 64) -> Curve:
-    """Medians over 1..most_rows rows behind `depth` tokens. Takes a free slot for a moment; the engine's lock is held
+    """The curve for 1..most_rows rows behind `depth` tokens. Takes a free slot for a moment; the engine's lock is held
     around each decode alone."""
     scratch = engine.sequence()
     scratch._drafters = []
@@ -62,22 +64,32 @@ def measure_curve(engine: Engine, most_rows: int, *, depth: int = 64) -> Curve:
             return spent
 
     try:
-        times: list[list[float]] = [[] for _ in range(most_rows)]
-        switches: list[float] = []
+        steady: list[list[float]] = [[] for _ in range(most_rows)]
+        changed: list[list[float]] = [[] for _ in range(most_rows)]
         started = time.perf_counter()
         # All widths take turns within a round, so that a busy machine meets them alike. The first decode of a width
         # pays for the change, the second does not.
         for turn in range(_ROUNDS):
             for rows in range(1, most_rows + 1):
-                changed, same = decode(rows), decode(rows)
-                if turn or same > _SLOW:  # the first round warms up, which matters where a decode is short
-                    times[rows - 1].append(same)
-                    switches.append(changed - same)
-            if times[0] and time.perf_counter() - started > _ENOUGH:
+                first, second = decode(rows), decode(rows)
+                if turn or second > _SLOW:  # the first round warms up, which matters where a decode is short
+                    changed[rows - 1].append(first)
+                    steady[rows - 1].append(second)
+            if steady[0] and time.perf_counter() - started > _ENOUGH:
                 break
-        return Curve([statistics.median_low(t) for t in times], max(0.0, statistics.median(switches)))
+        return curve_of(steady, changed)
     finally:
         scratch.close()
+
+
+def curve_of(steady: Sequence[Sequence[float]], changed: Sequence[Sequence[float]]) -> Curve:
+    """From seconds by width and round: decodes of the width of the one before, and decodes of another.
+
+    The fastest of each width counts: other work on the machine only ever adds to a timing, and a curve is cached.
+    """
+    fastest = [min(times) for times in steady]
+    more = [min(times) - least for times, least in zip(changed, fastest, strict=True)]
+    return Curve(fastest, max(0.0, statistics.median(more)))
 
 
 def cache_path(engine: Engine) -> Path:
@@ -96,7 +108,8 @@ def cached_curve(engine: Engine, most_rows: int) -> Curve | None:
         curve, switch = [float(v) for v in data["verify_s"]], float(data["switch_s"])
     except (OSError, ValueError, KeyError, TypeError, RuntimeError):
         return None
-    return Curve(curve[:most_rows], switch) if len(curve) >= most_rows and min(curve) > 0 and switch >= 0 else None
+    sound = all(0 < seconds < math.inf for seconds in curve) and 0 <= switch < math.inf
+    return Curve(curve[:most_rows], switch) if sound and len(curve) >= most_rows else None
 
 
 def store_curve(engine: Engine, curve: Curve) -> bool:
