@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from agentloop.tools.samples import calculator
 from training import errors
 from training.contents import log, settings
 from training.episodes import KINDS, Episode, episode, knobs, segments
+from training.words import _ALL
 
 TEMPLATE = Qwen38()
 SEEDS = range(60)
@@ -103,6 +105,26 @@ def test_settings_have_one_line_for_a_key_and_logs_one_error() -> None:
         text, error = log(r, count)
         assert next(line for line in text.split("\n") if "ERROR" in line).endswith(f"ERROR {error}")
         assert len(text.split("\n")) == count
+
+
+def test_every_listed_word_is_written_by_some_reply() -> None:
+    """A token that no reply holds is never learnt, and a name that needs it is copied wrong."""
+    written: set[str] = set()
+    for seed in range(1200):
+        for message in episode(f"words {seed}", room=1500).messages:
+            if message["role"] == "assistant" and message["learn"]:
+                calls = [str(call["function"]["arguments"]) for call in message.get("tool_calls", [])]
+                written |= set(re.findall(r"[a-z_]+", " ".join([message["content"], *calls]).lower()))
+    listed = {word for word in _ALL if re.fullmatch(r"[a-z_]{4,}", word)}
+    assert len(listed) > 400
+    assert listed - written == set()
+
+
+def test_errors_in_logs_end_with_a_path_now_and_then() -> None:
+    """Behind `error in FILE.txt` stands `is:` in an answer; an error that ends with a path ends there all the same."""
+    r = random.Random(4)
+    ends = [log(r, 3)[1].rsplit(" ", 1)[-1] for _ in range(300)]
+    assert sum(re.search(r"\.(txt|cfg|md|py|toml|json)$", end) is not None for end in ends) > 25
 
 
 def test_a_room_is_about_filled_by_one_conversation() -> None:
