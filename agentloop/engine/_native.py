@@ -195,13 +195,14 @@ class NativeModel:
 class NativeContext:
     """A context with one preallocated batch. Not thread-safe: the engine's lock is held around every call."""
 
-    def __init__(self, handle: Any, model: NativeModel) -> None:
+    def __init__(self, handle: Any, model: NativeModel, n_outputs: int | None = None) -> None:
         self.handle = handle
         self.memory = _llama.llama_get_memory(handle)
         self.n_vocab = model.n_vocab
         self.n_ctx = int(_llama.llama_n_ctx_seq(handle))
         self.n_batch = int(_llama.llama_n_batch(handle))
         self.n_ubatch = int(_llama.llama_n_ubatch(handle))
+        self.n_outputs = n_outputs or self.n_batch  # rows of a batch that may have logits
         self.n_ring = int(_llama.llama_n_rs_seq(handle))
         self.serial = 0  # counts decodes; a logits row is valid while it stands
         self._rows: dict[int, NDArray[np.float32]] = {}
@@ -233,13 +234,15 @@ class NativeContext:
         params.no_perf = True
         _errors.clear()
         handle = _llama.llama_init_from_model(model.handle, params)
-        return cls(handle, model) if handle else None
+        return cls(handle, model, settings.get("n_outputs_max")) if handle else None
 
     def decode(self, ids: Sequence[int], pos: int, seq: int, all_outputs: bool = False, abortable: bool = False) -> int:
         """Decode `ids` of `seq` at `pos`...; the last row has logits, or all rows. Returns llama.cpp's code, 0 is
         success. Positions are asserted contiguous first: a forward gap is accepted silently on M-RoPE models."""
         n = len(ids)
         assert 0 < n <= self.n_batch, f"a batch holds 1 to {self.n_batch} tokens, not {n}"
+        # llama.cpp writes past its buffer else
+        assert not all_outputs or n <= self.n_outputs, f"{n} rows of logits; the context has room for {self.n_outputs}"
         self._check_open()
         behind = _pos_max(self.memory, seq)
         assert behind == pos - 1, f"position {pos} does not follow {behind} in sequence {seq}"

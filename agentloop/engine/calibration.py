@@ -20,6 +20,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..exceptions import DecodeError
+
 if TYPE_CHECKING:
     from .engine import Engine
 
@@ -39,28 +41,39 @@ class Curve:
 
 
 def measure_curve(engine: Engine, most_rows: int, *, depth: int = 64) -> Curve:
-    """The curve for 1..most_rows rows behind `depth` tokens. Takes a free slot for a moment; the engine's lock is held
-    around each decode alone."""
+    """The curve for 1..most_rows rows behind `depth` tokens. Takes a free slot and free cells for a moment, for which
+    other sequences are parked; the engine's lock is held around each decode alone. Raises DecodeError where llama.cpp
+    refuses a batch, so that no failure is taken for a fast decode, and ValueError for more rows than the engine's
+    longest draft and one."""
+    if most_rows > engine.context.n_outputs:
+        raise ValueError(f"{most_rows} rows; this engine verifies {engine.context.n_outputs} at most: raise draft_max")
     scratch = engine.sequence()
     scratch._drafters = []
     n = engine.vocab.n_tokens
-    ids = [(i * 31) % n for i in range(min(depth, engine.n_ctx - most_rows - 1))]
+    before = [(i * 31) % n for i in range(max(1, min(depth, engine.n_ctx - most_rows - 1)))]
+    drafted = [(i * 17 + 5) % n for i in range(most_rows)]
+
+    def put(ids: list[int], *, all_outputs: bool = False) -> None:
+        ctx, state = engine.context, scratch._state
+        while code := state.decode(ctx, ids, all_outputs=all_outputs):
+            if code != 1 or not engine.park_another(scratch):
+                raise DecodeError(code, state.n, f"the cost of {len(ids)} rows could not be measured")
 
     def decode(rows: int) -> float:
         with engine.lock:
             engine.activate(scratch)
             ctx, state = engine.context, scratch._state
-            if state.n != len(ids):
+            if state.n != len(before):
                 state.clear(ctx)
-                for start in range(0, len(ids), engine.n_batch):
-                    state.decode(ctx, ids[start : start + engine.n_batch])
+                for start in range(0, len(before), engine.n_batch):
+                    put(before[start : start + engine.n_batch])
             saved = state.save_recurrent(ctx)
             started = time.perf_counter()
-            state.decode(ctx, ids[:rows], all_outputs=True)
+            put(drafted[:rows], all_outputs=True)
             ctx.row(-1)  # waits until the result is there
             spent = time.perf_counter() - started
             if saved is not None:
-                state.restore_recurrent(ctx, len(ids), saved)
+                state.restore_recurrent(ctx, len(before), saved)
             return spent
 
     try:
@@ -75,7 +88,7 @@ def measure_curve(engine: Engine, most_rows: int, *, depth: int = 64) -> Curve:
                 if turn or second > _SLOW:  # the first round warms up, which matters where a decode is short
                     changed[rows - 1].append(first)
                     steady[rows - 1].append(second)
-            if steady[0] and time.perf_counter() - started > _ENOUGH:
+            if all(steady) and time.perf_counter() - started > _ENOUGH:
                 break
         return curve_of(steady, changed)
     finally:
@@ -113,9 +126,11 @@ def cached_curve(engine: Engine, most_rows: int) -> Curve | None:
 
 
 def store_curve(engine: Engine, curve: Curve) -> bool:
-    """Cache it. False where the folder cannot be written, which is no error."""
+    """Cache it. False where the folder cannot be written, which is no error, or where a longer one is kept."""
     from .stores import write_atomically
 
+    if cached_curve(engine, len(curve.verify_s) + 1) is not None:
+        return False
     with contextlib.suppress(OSError, RuntimeError):
         path = cache_path(engine)
         path.parent.mkdir(parents=True, exist_ok=True)

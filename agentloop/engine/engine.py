@@ -16,7 +16,7 @@ from collections.abc import Sequence as SequenceOf
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..exceptions import ClosedError, EngineError, SnapshotError
+from ..exceptions import ClosedError, DecodeError, EngineError, SnapshotError
 from .calibration import cached_curve, measure_curve, store_curve
 from .checkpoints import CheckpointBudget, available_memory
 from .drafters import DrafterFactory
@@ -222,7 +222,10 @@ class Engine:
             rows = 1 + max(factory.depth for factory in self.drafters)
             curve = cached_curve(self, rows)
             if curve is None:
-                curve = measure_curve(self, rows)
+                try:
+                    curve = measure_curve(self, rows)
+                except DecodeError:  # no room, say: nothing is drafted now, and the next generation measures again
+                    return
                 store_curve(self, curve)
             with self.lock:
                 self.policy = Policy(curve.verify_s, curve.switch_s)

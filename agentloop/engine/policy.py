@@ -53,6 +53,7 @@ class Policy:
         self._costs: dict[str, DraftCost] = {}
         self._accepted: dict[tuple[str, int], Acceptance] = {}
         self._saved = 0.0  # seconds that trials may cost now
+        self._tried: dict[str, int] = {}  # by drafter: the number of its last trial
 
     @property
     def verify_s(self) -> tuple[float, ...]:
@@ -89,11 +90,11 @@ class Policy:
         return self._trial(options) if best.k == 0 and options else best
 
     def _trial(self, options: Sequence[tuple[str, int, int]]) -> Choice:
-        """Plain decoding, or one token of the drafter with the best evidence: how poor it is may have changed. What
+        """Plain decoding, or one token of the drafter that was tried longest ago: how poor it is may have changed. What
         that costs at worst must have been saved before, a small share of every plain step."""
         plain = self._verify[0]
         self._saved += plain * _TRIALS
-        index = max(range(len(options)), key=lambda i: options[i][1])
+        index = min(range(len(options)), key=lambda i: self._tried.get(options[i][0], 0))
         name, _, most = options[index]
         if most < 1 or len(self._verify) < 2:
             return _PLAIN
@@ -103,6 +104,7 @@ class Policy:
         if self._saved < spent:
             return _PLAIN
         self._saved = 0.0
+        self._tried[name] = 1 + max(self._tried.values(), default=0)
         return Choice(index, 1)
 
     def learn(self, name: str, evidence: int, k: int, accepted: int) -> None:

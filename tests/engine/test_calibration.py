@@ -47,6 +47,43 @@ def test_a_curve_is_kept_and_read_again(tmp_path: Path, monkeypatch: pytest.Monk
         assert cached_curve(engine, 5) is None  # it does not go that far
 
 
+def test_a_full_context_is_not_taken_for_fast_decodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with Engine.load(n_ctx=512, sequences=2, threads=1, drafters="suffix") as engine:
+        sequence = engine.sequence()
+        sequence.extend([(i * 37) % 256 for i in range(500)])
+        expected = sequence.logits()
+        curve = measure_curve(engine, 17)
+        assert curve.verify_s[16] > 1.5 * curve.verify_s[0]  # a decode of no row at all takes a twentieth of one row
+        assert (sequence.logits() == expected).all()  # it was parked meanwhile, and nothing of it is lost
+        sequence.truncate(490)
+        assert len(list(sequence.generate(4))) == 4
+        assert sequence.stats.recomputed <= 490
+
+
+def test_few_tokens_before_them_do_not_make_fewer_rows() -> None:
+    with Engine.load(n_ctx=512, sequences=1, threads=1) as engine:
+        curve = measure_curve(engine, 17, depth=1)
+        assert curve.verify_s[16] > 1.5 * curve.verify_s[0]
+
+
+def test_more_rows_than_the_engine_verifies_are_refused() -> None:
+    with Engine.load(n_ctx=512, sequences=1, threads=1, draft_max=3) as engine:
+        with pytest.raises(ValueError, match="draft_max"):
+            measure_curve(engine, 400)
+        assert len(measure_curve(engine, 4).verify_s) == 4
+
+
+def test_a_shorter_curve_does_not_replace_a_longer_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with Engine.load(n_ctx=512, sequences=1, threads=1) as engine:
+        assert store_curve(engine, Curve([1.0, 2.0, 3.0], 0.1))
+        assert not store_curve(engine, Curve([5.0, 6.0], 0.1))
+        assert cached_curve(engine, 3) == Curve([1.0, 2.0, 3.0], 0.1)
+        assert store_curve(engine, Curve([5.0, 6.0, 7.0], 0.1))
+        assert cached_curve(engine, 3) == Curve([5.0, 6.0, 7.0], 0.1)
+
+
 @pytest.mark.parametrize(
     "text",
     [

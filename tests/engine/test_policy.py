@@ -33,6 +33,20 @@ def test_free_rows_take_the_longest_draft_that_is_allowed() -> None:
     assert policy.choose([("suffix", 1, 50)]).k == 8
 
 
+def test_every_poor_drafter_is_looked_at_again_in_its_turn() -> None:
+    policy = Policy([1.0, 1.6, 1.7, 1.8])
+    for name in ("suffix", "mtp", "block"):
+        taught(policy, name, 0, 3, 0)
+    options = [("suffix", 0, 3), ("mtp", 0, 3), ("block", 0, 3)]
+    trials = [choice.index for choice in (policy.choose(options) for _ in range(3000)) if choice.k]
+    assert len(trials) > 20
+    assert trials == [i % 3 for i in range(len(trials))]
+    with_match = [("suffix", 5, 3), ("mtp", 0, 3)]  # a match says nothing of the head
+    taught(policy, "suffix", 5, 3, 0)
+    later = [choice.index for choice in (policy.choose(with_match) for _ in range(3000)) if choice.k]
+    assert {0, 1} <= set(later)
+
+
 def test_a_poor_spell_ends_drafting_and_is_looked_at_again() -> None:
     policy = Policy([1.0, 1.6, 1.7, 1.8])
     taught(policy, "suffix", 1, 3, 0)
