@@ -15,7 +15,8 @@ def _words(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class _List:
-    """Words, most of which the training knows, and others that are as common; one in five is one of the others."""
+    """Words, most of which the training knows, and others that are as common and that no list of the training holds;
+    one in five is one of the others."""
 
     known: tuple[str, ...]
     others: tuple[str, ...]
@@ -38,7 +39,7 @@ STEMS = _List(
         """
     ),
 )
-FOLDERS = _List(_words("data docs lib src tests assets scripts"), _words("build etc pkg services share"))
+FOLDERS = _List(_words("data docs lib src tests assets scripts"), _words("media pkg services share vault"))
 KEYS = _List(
     _words(
         """
@@ -48,8 +49,8 @@ KEYS = _List(
     ),
     _words(
         """
-        backlog cluster endpoint format interval language mirror namespace prefix quota replica secret shard tenant
-        volume workers
+        backlog checksum cluster currency endpoint interval namespace prefix protocol quota replica secret shard tenant
+        viewport workers
         """
     ),
 )
@@ -86,10 +87,11 @@ class Names:
     word: Callable[[random.Random], str]
     city: Callable[[random.Random], str]
     number: Callable[[random.Random, int], str]
+    folder: Callable[[random.Random], str]
 
     def path(self, r: random.Random, *extensions: str) -> str:
         """A relative path, three in ten in a folder."""
-        folder = FOLDERS.pick(r) + "/" if r.random() < 0.3 else ""
+        folder = self.folder(r) + "/" if r.random() < 0.3 else ""
         return f"{folder}{self.stem(r)}.{r.choice(extensions)}"
 
     def cities(self, r: random.Random, count: int) -> list[str]:
@@ -134,6 +136,7 @@ PLAIN = Names(
     word=WORDS.pick,
     city=CITIES.pick,
     number=lambda r, most: str(r.randint(2, most)),
+    folder=FOLDERS.pick,
 )
 """Common words."""
 
@@ -198,5 +201,6 @@ NOVEL = Names(
     word=coined,
     city=lambda r: coined(r).capitalize(),
     number=_coined_number,
+    folder=coined,
 )
 """Words, file names, versions, fractions, dates and addresses that are in no list of the training."""

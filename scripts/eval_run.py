@@ -142,7 +142,7 @@ def _wrong(step: Step, messages: list[dict[str, Any]]) -> str:
             return f"turn {number + 1} should call {calls or 'nothing'}"
     if len(made) > len(wanted):
         return f"there should be no turn {len(wanted) + 1}"
-    if str(replies[-1]["content"]).strip() != step.answer:
+    if replies[-1]["content"] != step.answer:
         return f"the answer should be {step.answer!r}"
     return ""
 

@@ -75,8 +75,11 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=20, help="of each kind")
     parser.add_argument("--kinds", default=",".join(KINDS))
     options = parser.parse_args()
+    kinds = options.kinds.split(",")
+    if unknown := [kind for kind in kinds if kind not in KINDS]:
+        parser.error(f"no kind is called {unknown[0]}; there are {', '.join(KINDS)}")
     with Engine.load(options.model, n_ctx=9216, sequences=1, drafters=[]) as engine:
-        result: dict[str, Any] = score(engine, options.kinds.split(","), options.episodes)
+        result: dict[str, Any] = score(engine, kinds, options.episodes)
         print(json.dumps({"model": engine.name, **result}))
 
 

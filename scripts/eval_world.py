@@ -1,12 +1,15 @@
 """The world of a task: files in a folder, the weather, a module with its tests; and the tools over it.
 
-The tools on files are agentloop's own, over a temporary folder. No test runner is started: what it would say is told in
-this process, in pytest's words.
+The tools on files are agentloop's own, over a temporary folder. No test runner is started: a small process calls the
+functions and says what it would say, in pytest's words.
 """
 
 from __future__ import annotations
 
+import json
 import shutil
+import subprocess
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -111,32 +114,54 @@ def module_source(names: tuple[str, ...], broken: str = "") -> str:
 
 
 def test_report(source: str, world: World) -> str:
-    """What a test runner would say of the world's module with this source, in pytest's words."""
+    """What a test runner would say of the world's module with this source, in pytest's words. A model wrote the source:
+    it runs in another process, for ten seconds at most."""
     stem = world.module.rsplit("/", 1)[-1].removesuffix(".py")
-    scope: dict[str, object] = {}
+    tested = [(name, *CODE[name][:2]) for name in world.functions]
+    order = json.dumps([source, tested, INPUTS[1], INPUTS[2]])
     try:
-        exec(source, scope)
-    except Exception as error:
-        return f"ERROR test_{stem}.py - {type(error).__name__}\n1 error"
-    failures = []
-    for name in world.functions:
-        failure = _failure(name, scope.get(name))
-        if failure:
-            failures.append(f"FAILED test_{stem}.py::test_{name} - {failure}")
+        command = [sys.executable, "-I", "-c", _TRIAL]
+        done = subprocess.run(command, input=order, capture_output=True, text=True, timeout=10, check=False)
+        found: list[str] | str = json.loads(done.stdout.rpartition(_MARK)[2])
+    except subprocess.TimeoutExpired:
+        found = "Timeout"
+    except ValueError:
+        found = "SystemExit"
+    if isinstance(found, str):
+        return f"ERROR test_{stem}.py - {found}\n1 error"
+    failures = [
+        f"FAILED test_{stem}.py::test_{name} - {said}"
+        for name, said in zip(world.functions, found, strict=True)
+        if said
+    ]
     passed = len(world.functions) - len(failures)
     counts = [f"{len(failures)} failed"] * bool(failures) + [f"{passed} passed"] * bool(passed)
     return "\n".join([*failures, ", ".join(counts)])
 
 
-def _failure(name: str, function: object) -> str:
-    parameters, right, _ = CODE[name]
-    names = parameters.split(", ")
-    for values in INPUTS[len(names)]:
-        wanted = eval(right, dict(zip(names, values, strict=True)))
-        try:
-            got = function(*values)  # type: ignore[operator]
-        except Exception as error:
-            return f"{type(error).__name__}: {error}"
-        if got != wanted:
-            return f"assert {got} {'is' if isinstance(wanted, bool) else '=='} {wanted}"
-    return ""
+_MARK = "--- what the tests say:"
+_TRIAL = f"""
+import json, sys
+source, tested, one, two = json.load(sys.stdin)
+scope, said = {{}}, []
+try:
+    exec(source, scope)
+except Exception as error:
+    said = type(error).__name__
+else:
+    for name, parameters, right in tested:
+        names = parameters.split(", ")
+        for values in one if len(names) == 1 else two:
+            wanted = eval(right, dict(zip(names, values)))
+            try:
+                got = scope.get(name)(*values)
+            except Exception as error:
+                said.append(f"{{type(error).__name__}}: {{error}}")
+                break
+            if got != wanted:
+                said.append(f"assert {{got}} {{'is' if isinstance(wanted, bool) else '=='}} {{wanted}}")
+                break
+        else:
+            said.append("")
+print({_MARK!r} + json.dumps(said))
+"""

@@ -19,6 +19,7 @@ from agentloop.tools import workspace_tools
 from agentloop.tools.samples import calculator, get_weather
 from training import words
 from training.episodes import episode, knobs
+from training.functions import FUNCTIONS
 
 SCRIPTS = Path(__file__).resolve().parent.parent / "scripts"
 
@@ -174,6 +175,28 @@ def test_novel_names_are_in_no_list() -> None:
     for _ in range(400):
         drawn = {draw(r) for draw in draws}
         assert not {part for text in drawn for part in re.split(r"[-_./]", text)} & known
+
+
+def test_other_names_are_in_no_list() -> None:
+    lists = (words._ALL, words.FOLDERS, words.SKIES, words._ODD_FILES, words._ODD_FOLDERS, FUNCTIONS)
+    known = {part.lower() for listed in lists for word in listed for part in (word, *re.split(r"[-_./]", word))}
+    for held in (NAMES.STEMS, NAMES.FOLDERS, NAMES.KEYS, NAMES.WORDS, NAMES.CITIES):
+        assert not {word.lower() for word in held.others} & known
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("def half(x):\n    return x / 2", "1 passed"),
+        ("def half(x):\n    return x * 2", "FAILED test_m.py::test_half - assert 6 == 1.5\n1 failed"),
+        ("", "FAILED test_m.py::test_half - TypeError: 'NoneType' object is not callable\n1 failed"),
+        ("def half(x)", "ERROR test_m.py - SyntaxError\n1 error"),
+        ("exit()", "ERROR test_m.py - SystemExit\n1 error"),
+        ("print('1')\ndef half(x):\n    return x / 2", "1 passed"),
+    ],
+)
+def test_what_a_model_wrote_runs_outside(source: str, said: str) -> None:
+    assert WORLD.test_report(source, WORLD.World(module="m.py", functions=("half",))) == said
 
 
 def test_long_files_are_long_and_fit() -> None:

@@ -40,7 +40,8 @@ def fix(s: Script, r: random.Random) -> None:
     path, names = s.path("py"), r.sample(list(FUNCTIONS), r.choice([1, 2, 2, 3, 3, 3, 4, 5]))
     if r.random() < 0.15:
         names = r.sample(["add", "subtract", "multiply"], 3)
-        path = r.choice(["calc.py", "math_ops.py"])
+        path = r.choice([name for name in ("calc.py", "math_ops.py") if name not in s.paths] or [path])
+        s.paths.add(path)
     by_edit = "edit_file" in s.declared
     twins = by_edit and r.random() < 0.06
     if twins:  # add returns what subtract returns

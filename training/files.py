@@ -101,6 +101,7 @@ def look_up_two(s: Script, r: random.Random) -> None:
         [f"I read {paths[0]} and {paths[1]}.", "Both files can be read in one step.", CHECKS["read"]],
         *(("read_file", {"path": path}) for path in paths),
     )
+    s.files.update(paths)
     for content in contents:
         s.result(content.text)
     first, second = (content.line(name) for content, name in zip(contents, keys, strict=True))
@@ -197,6 +198,7 @@ def write_two(s: Script, r: random.Random) -> None:
 def list_folder(s: Script, r: random.Random) -> None:
     """List a folder; now and then its name is not quite right, or it is empty."""
     folder = folder_name(r)
+    known = s.inside(folder)
     s.ask(
         [f"Which files are in {folder}?", f"List the files in {folder}.", f"What does {folder} contain?"],
         [
@@ -210,7 +212,7 @@ def list_folder(s: Script, r: random.Random) -> None:
     wrong = r.choice(("path", "folder", "dir"))
     thoughts = mistake(s, r, thoughts, "list_files", {"directory": folder}, wrong, "directory")
     s.call(thoughts, ("list_files", {"directory": folder}))
-    x = r.random()
+    x = 1.0 if known else r.random()
     if x < 0.05:
         s.result("The directory is empty.")
         s.answer([f"{folder} is empty.", DONE["told"]], f"{folder} is empty.")
@@ -229,7 +231,7 @@ def list_folder(s: Script, r: random.Random) -> None:
         s.result(errors.directory_missing(folder, near))
         s.call([f"{folder} does not exist, so I list {near}.", CHECKS["more"]], ("list_files", {"directory": near}))
         folder = near
-    found = names(r)
+    found = names(s, r, folder)
     s.result("\n".join(found))
     last = f"The last one is {found[-1]}." if len(found) > 1 else "There is one."
     s.answer([last, "I name them in their order.", DONE["told"]], f"{folder} contains {and_list(found)}.")

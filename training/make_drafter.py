@@ -24,7 +24,7 @@ from .export import Writer, add_vocabulary
 from .model import Shape, TinyHybrid
 from .optim import Muon
 from .samples import packed_rows
-from .start import read_gguf
+from .start import BadStart, read_start
 
 __all__ = ["export_drafter", "main", "train_drafter"]
 
@@ -136,19 +136,28 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
+    if options.steps < 1:
+        parser.error(f"--steps {options.steps}: at least one is needed")
+    if options.out.resolve() == options.target.resolve():
+        parser.error(f"{options.out} is the target, which would be overwritten")
+    try:
+        start = read_start(options.target)
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.touch()  # a file that cannot be written is found out before the training, not after it
+    except (OSError, BadStart) as error:
+        parser.error(str(error))
     torch.set_num_threads(1)
-    weights, shape, tokenizer = read_gguf(options.target)
-    target = TinyHybrid(shape)
-    target.load_state_dict(weights)
-    plan = DraftShape.of(shape, rank=RANK if options.kind == "dspark" else 0)
-    drafter = train_drafter(target, tokenizer, plan, steps=options.steps, seed=options.seed)
-    path = export_drafter(drafter, tokenizer, options.out)
+    target = TinyHybrid(start.shape)
+    target.load_state_dict(start.weights)
+    plan = DraftShape.of(start.shape, rank=RANK if options.kind == "dspark" else 0)
+    drafter = train_drafter(target, start.tokenizer, plan, steps=options.steps, seed=options.seed)
+    path = export_drafter(drafter, start.tokenizer, options.out)
     content = path.read_bytes()
     facts = {
         "file": path.name,
         "bytes": len(content),
         "sha256": hashlib.sha256(content).hexdigest(),
-        "target_sha256": hashlib.sha256(options.target.read_bytes()).hexdigest(),
+        "target_sha256": start.sha256,
         "steps": options.steps,
         "seed": options.seed,
     }

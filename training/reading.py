@@ -39,13 +39,15 @@ def read(s: Script, r: random.Random, path: str, thoughts: Sequence[str]) -> str
         near = _near(s, r, path)
         s.result(errors.file_missing(path, near))
         s.call([f"{path} does not exist, so I read {near}.", CHECKS["read"]], ("read_file", {"path": near}))
+        s.files.add(near)
         return near
     if x < 0.155:
         s.result(errors.file_missing(path, None))
-        if "/" in path and "list_files" in s.declared:
+        if "/" in path and "list_files" in s.declared and not s.inside(path.rpartition("/")[0]):
             return _by_listing(s, r, path)
         _missing(s, path)
         return None
+    s.files.add(path)
     return path
 
 
@@ -67,16 +69,17 @@ def change(s: Script, r: random.Random, thoughts: Sequence[str], path: str, new:
 
 def wrote(s: Script, path: str, text: str) -> None:
     """The result of a `write_file`."""
+    s.files.add(path)
     s.result(f"Wrote {len(text.encode())} bytes to {path}.")
 
 
-def names(r: random.Random) -> list[str]:
-    """The names in a folder, in order."""
+def names(s: Script, r: random.Random, folder: str) -> list[str]:
+    """The names in a folder, in order; the files in it that the conversation knows are among them."""
     count = r.choice([1, 2, 2, 3, 3, 4, 4, 5, 6])
     found = {file_path(r).rsplit("/", 1)[-1] for _ in range(count)}
     if r.random() < 0.12:
         found.add(folder_name(r).split("/")[0] + "/")
-    return sorted(found)
+    return sorted(found | s.inside(folder))
 
 
 def mistake(
@@ -134,8 +137,11 @@ def _by_listing(s: Script, r: random.Random, path: str) -> str | None:
         s.result(errors.directory_missing(folder, None))
         _missing(s, path)
         return None
-    s.result("\n".join(sorted({right, *(other for other in names(r) if not other.endswith("." + extension))})))
+    s.result(
+        "\n".join(sorted({right, *(other for other in names(s, r, folder) if not other.endswith("." + extension))}))
+    )
     found = f"{folder}/{right}"
     s.paths.add(found)
+    s.files.add(found)
     s.call([f"The only {extension} file there is {found}, so I read it."], ("read_file", {"path": found}))
     return found

@@ -35,7 +35,7 @@ def packed_rows(
     tokenizer: Tokenizer, r: random.Random, *, rows: int, length: int, system_share: float, long: float = 0.0
 ) -> tuple[Tokens, Mask]:
     """`rows` x `length` tokens, each row one conversation that is cut at its end; one that is too short is followed by
-    the beginning of another.
+    the beginning of another, which is not learnt behind a system block: that declares the tools of the first.
 
     system_share: of the rows, those that begin with a system block. long: of the tasks, those with long files.
     """
@@ -47,8 +47,8 @@ def packed_rows(
         while len(ids) < length:
             e = episode(r.getrandbits(48), room=length - len(ids), long=long, shown=shown and not ids)
             more, marks = encoded(tokenizer, e, with_system=shown and not ids)
+            weights += [0.0] * len(more) if shown and ids else marks
             ids += more
-            weights += marks
         tokens[row], mask[row] = ids[:length], weights[:length]
     return tokens, mask
 

@@ -46,6 +46,11 @@ class Plan:
         Stage(1.00, copying=0.01, system=0.9, mtp=0.3, ahead=3, long=0.25, rows=2, length=8192),
     )
 
+    @property
+    def fewest_rows(self) -> int:
+        """Of a batch: no more processes can share it."""
+        return min(stage.rows for stage in self.stages)
+
     def stage(self, seen: int) -> Stage:
         """The stage after `seen` tokens."""
         return next((s for s in self.stages if seen < s.until * self.tokens), self.stages[-1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,51 @@ from .export import MTP_TENSORS, block_tensors
 from .model import Shape
 from .tokenizer import SPECIAL, new_tokenizer
 
-__all__ = ["narrowed", "read_gguf"]
+__all__ = ["BadStart", "Start", "narrowed", "read_gguf", "read_start"]
+
+
+class BadStart(ValueError):
+    """A file that no training can start from, or a width that its network does not have."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Start:
+    """What a training goes on from: a state dict, its shape, its tokenizer, and the SHA-256 of the file it is of."""
+
+    weights: dict[str, Tensor]
+    shape: Shape
+    tokenizer: Tokenizer
+    sha256: str
+
+
+def read_start(path: Path, inner: int | None = None) -> Start:
+    """The network of a GGUF, with `inner` units in each feed-forward if that is given. Raises as `read_gguf` does."""
+    weights, shape, tokenizer = read_gguf(path)
+    if inner is not None:
+        weights, shape = narrowed(weights, shape, inner)
+    return Start(weights, shape, tokenizer, hashlib.sha256(path.read_bytes()).hexdigest())
 
 
 def read_gguf(path: Path) -> tuple[dict[str, Tensor], Shape, Tokenizer]:
-    """The state dict (float32), the shape and the tokenizer of a `qwen35` GGUF with one MTP layer."""
-    reader = gguf.GGUFReader(path)
+    """The state dict (float32), the shape and the tokenizer of a `qwen35` GGUF with one MTP layer, in F16 or F32.
+
+    Raises OSError where it cannot be read, BadStart where it is no such file.
+    """
+    try:
+        reader = gguf.GGUFReader(path)
+    except (ValueError, IndexError, KeyError) as error:
+        raise BadStart(f"{path} is no GGUF that can be read: {error}") from error
 
     def key(name: str) -> Any:
+        if name not in reader.fields:
+            raise BadStart(f"{path} has no {name}; a qwen35 GGUF that `python -m training` wrote is wanted")
         return reader.fields[name].contents()
+
+    if (family := key("general.architecture")) != "qwen35" or key("qwen35.nextn_predict_layers") != 1:
+        raise BadStart(f"{path} is a {family} model; a qwen35 GGUF with one MTP layer is wanted")
+    kinds = {t.tensor_type.name for t in reader.tensors}
+    if kinds - {"F16", "F32"}:
+        raise BadStart(f"{path} has tensors in {', '.join(sorted(kinds))}; F16 and F32 can be trained")
 
     def size(name: str) -> int:
         return int(key(f"qwen35.{name}"))
@@ -58,9 +95,10 @@ def read_gguf(path: Path) -> tuple[dict[str, Tensor], Shape, Tokenizer]:
 
 
 def narrowed(weights: dict[str, Tensor], shape: Shape, inner: int) -> tuple[dict[str, Tensor], Shape]:
-    """Keep the `inner` units of every feed-forward that weigh most (product of the norms of their three rows)."""
-    if inner > shape.inner:
-        raise ValueError(f"the feed-forward has {shape.inner} units; {inner} are more, not fewer")
+    """Keep the `inner` units of every feed-forward that weigh most (product of the norms of their three rows). Raises
+    BadStart unless 1 <= inner <= shape.inner."""
+    if not 1 <= inner <= shape.inner:
+        raise BadStart(f"the feed-forward has {shape.inner} units; {inner} of them cannot be kept")
     out = dict(weights)
     for name in weights:
         if name.endswith("ffn.gate.weight"):

@@ -114,6 +114,7 @@ def add_files(s: Script, r: random.Random) -> None:
         ("read_file", {"path": first}),
         ("read_file", {"path": second}),
     )
+    s.files.update((first, second))
     s.result(str(a))
     s.result(str(b))
     s.call([f"The numbers are {a} and {b}.", CHECKS["run"]], ("calculator", {"expression": f"{a} + {b}"}))

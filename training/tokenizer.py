@@ -108,6 +108,7 @@ def load_tokenizer(path: Path) -> Tokenizer:
 
 def encode(tokenizer: Tokenizer, parts: Iterable[tuple[str, bool]]) -> list[int]:
     """Ids of (text, is_scaffold) parts as the engine encodes them: special tokens in scaffold only."""
+    tokenizer.encode_special_tokens = True  # as text, that is; those of the scaffold are found here
     texts: list[str | int] = []
     for text, is_scaffold in parts:
         if not is_scaffold:

@@ -1,10 +1,13 @@
 """The training loop: seeded and resumable.
 
-Batch n is a function of the seed and n alone, so a resumed training sees what an unbroken one sees.
+Batch n is a function of the seed, the plan and n, so a resumed training sees what an unbroken one sees. A checkpoint
+says what it is of; another training does not go on from it.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import json
 import os
 import time
@@ -20,12 +23,25 @@ from .optim import Muon
 from .schedule import Plan
 from .workers import Workers
 
-__all__ = ["Trainer"]
+__all__ = ["OtherTraining", "Trainer"]
+
+
+class OtherTraining(ValueError):
+    """The folder holds the files of a training that differs from this one in `differences`."""
+
+    def __init__(self, folder: Path, differences: list[str]) -> None:
+        super().__init__(
+            f"{folder} holds a training with another {', another '.join(differences)}; name another folder with --out, "
+            "or give the options that it began with"
+        )
+        self.folder = folder
+        self.differences = differences
 
 
 class Trainer:
     """Trains `network` in place. `folder` gets `checkpoint.pt` and `log.jsonl`; a checkpoint that is there is gone on
-    with. `workers`: processes that share the rows of a batch."""
+    with, or OtherTraining is raised if it differs in shape, seed, plan, tokenizer or `start`, which names what the
+    weights were at the beginning. `workers`: processes that share the rows of a batch, not more than its rows."""
 
     def __init__(
         self,
@@ -37,7 +53,10 @@ class Trainer:
         seed: int = 0,
         workers: int = 1,
         compiled: bool = False,
+        start: str = "",
     ) -> None:
+        if not 1 <= workers <= plan.fewest_rows:
+            raise ValueError(f"{workers} workers; the batches of this plan have {plan.fewest_rows} rows at the fewest")
         self.network, self.tokenizer, self.plan, self.folder, self.seed = network, tokenizer, plan, folder, seed
         self.workers, self.compiled = workers, compiled
         matrices = {n: p for n, p in network.named_parameters() if _is_matrix(n, p)}
@@ -47,6 +66,13 @@ class Trainer:
             torch.optim.AdamW(others, betas=(0.9, 0.95), weight_decay=0.01),
         ]
         self.step = self.seen = 0
+        self.made_of = {
+            "shape": json.dumps({name: list(p.shape) for name, p in network.named_parameters()}, sort_keys=True),
+            "seed": str(seed),
+            "plan": json.dumps(dataclasses.asdict(plan), sort_keys=True),
+            "tokenizer": hashlib.sha256(tokenizer.to_str().encode()).hexdigest(),
+            "start": start,
+        }
         folder.mkdir(parents=True, exist_ok=True)
         if self.checkpoint.exists():
             self._load(torch.load(self.checkpoint, weights_only=True))
@@ -84,6 +110,7 @@ class Trainer:
     def save(self) -> None:
         """Write the checkpoint, whole or not at all."""
         state = {
+            "made_of": self.made_of,
             "model": self.network.state_dict(),
             "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
             "step": self.step,
@@ -94,6 +121,9 @@ class Trainer:
         os.replace(draft, self.checkpoint)
 
     def _load(self, state: dict[str, Any]) -> None:
+        kept = state.get("made_of", {})
+        if differences := [name for name, value in self.made_of.items() if kept.get(name) != value]:
+            raise OtherTraining(self.folder, differences)
         self.network.load_state_dict(state["model"])
         for optimizer, kept in zip(self.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(kept)

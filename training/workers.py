@@ -1,7 +1,7 @@
 """Gradients of one batch from several processes, each with a part of the rows.
 
 The parameters lie in shared memory and only the first process changes them. All draw the same batch, since it depends
-on the seed and the step alone, so that nothing but gradients travels.
+on the seed, the plan and the step, so that nothing but gradients travels.
 """
 
 from __future__ import annotations

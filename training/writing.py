@@ -52,6 +52,7 @@ class Script:
         self.size = size
         self.large = False
         self.paths: set[str] = set()
+        self.files: set[str] = set()  # of the paths, those that were read or written: they exist
 
     @property
     def left(self) -> float:
@@ -65,6 +66,11 @@ class Script:
             path = file_path(self.r, *extensions)
         self.paths.add(path)
         return path
+
+    def inside(self, folder: str) -> set[str]:
+        """The names in a folder that is listed: of files that exist, and of folders with such files."""
+        rests = (path.removeprefix(folder + "/") for path in self.files if path.startswith(folder + "/"))
+        return {name + slash for name, slash, _ in (rest.partition("/") for rest in rests)}
 
     def ask(self, usual: Sequence[str], others: Sequence[str] = ()) -> None:
         """The user's request: one of the usual wordings, or now and then another one."""

@@ -123,16 +123,17 @@ def decode(
     """
     if draft_path is None and model is None:
         draft_path = str(default_drafter_path())
-    kind = draft_kind(read_model_file(Path(draft_path))) if draft_path else None
+    kind = draft_kind(read_model_file(Path(draft_path))) if draft_path is not None else None
     names = list(drafters or ["none", "suffix", "mtp", *([kind] if kind else []), "auto"])
     engines: dict[str, Engine] = {}
     try:
         for name in names:
-            extra = {"draft_path": draft_path} if draft_path and name in (kind, "auto") else {}
+            extra = {"draft_path": draft_path} if draft_path is not None and name in (kind, "auto") else {}
             engines[name] = Engine.load(model, n_ctx=8192, sequences=1, drafters=name, **extra)  # type: ignore[arg-type]
             engines[name].calibrate()
-        if "mtp" in engines and not any(f.name == "mtp" for f in engines["mtp"].drafters):
-            engines.pop("mtp").close()
+        for name in set(engines) - {"none", "auto"}:  # what this model or this llama.cpp does not have
+            if not any(factory.name == name for factory in engines[name].drafters):
+                engines.pop(name).close()
         rows: list[dict[str, Any]] = []
         for task, prompts in TASKS.items():
             rows += _task(task, prompts, engines, rounds, max_tokens)

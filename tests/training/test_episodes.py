@@ -120,6 +120,30 @@ def test_every_listed_word_is_written_by_some_reply() -> None:
     assert listed - written == set()
 
 
+def test_a_listing_has_the_files_that_were_read_or_written_there() -> None:
+    seen = 0
+    for seed in range(600):
+        known: set[str] = set()
+        messages = episode(f"listings {seed}", room=2048, long=0.1).messages
+        calls: list[dict[str, Any]] = []
+        for message in messages:
+            if message["role"] == "assistant":
+                calls = [call["function"] for call in message.get("tool_calls", [])]
+            elif message["role"] == "tool":
+                made, said = calls.pop(0), message["content"]
+                if said == errors.DENIED:
+                    continue
+                path = made["arguments"].get("path", "")
+                if made["name"] in ("read_file", "write_file") and not said.startswith("Error: "):
+                    known.add(path)
+                if made["name"] == "list_files" and "directory" in made["arguments"]:
+                    folder = made["arguments"]["directory"] + "/"
+                    there = {p.removeprefix(folder).partition("/")[0] for p in known if p.startswith(folder)}
+                    seen += len(there)
+                    assert there <= {name.rstrip("/") for name in said.splitlines()}, (seed, folder)
+    assert seen > 10
+
+
 def test_errors_in_logs_end_with_a_path_now_and_then() -> None:
     """Behind `error in FILE.txt` stands `is:` in an answer; an error that ends with a path ends there all the same."""
     r = random.Random(4)
@@ -224,6 +248,13 @@ def test_reasoning_that_was_cut_is_what_a_budget_leaves_and_is_not_learnt(words:
             assert weights[at] == float(message["learn"])
             forms.add((cut.bare, bool(cut.close), bool(cut.kept)))
     assert {(True, False, False), (False, False, True), (False, True, True), (False, True, False)} <= forms
+
+
+def test_special_tokens_in_plain_text_are_text(words: Words) -> None:
+    parts = [("a <think> b <|im_end|> c ", False), ("<think>\n", True), ("</think>", False)]
+    ids = words.encode_parts(parts)
+    assert ids.count(words.token_id("<think>")) == 1
+    assert words.decode(ids).decode() == "".join(text for text, _ in parts)
 
 
 def test_the_ids_of_an_episode_are_its_text(words: Words) -> None:
