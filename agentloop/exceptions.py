@@ -290,9 +290,11 @@ class ConversationError(AgentLoopError):
 
 
 class MissingExtra(AgentLoopError, ImportError):
-    """`feature` needs optional packages that are not installed: `pip install "agentloop[EXTRA]"`, with `extra`."""
+    """`feature` needs optional packages that are not installed: those of the extra `extra` of this package."""
 
     def __init__(self, extra: str, feature: str) -> None:
-        super().__init__(f'{feature} needs packages that are not installed; run: pip install "agentloop[{extra}]"')
+        super().__init__(
+            f"{feature} needs packages that are not installed; in agentloop's source folder: pip install '.[{extra}]'"
+        )
         self.extra = extra
         self.feature = feature

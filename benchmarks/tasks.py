@@ -1,4 +1,4 @@
-"""Prompts for decoding, by kind of task: for the embedded model, which knows its six tools, and for a general one."""
+"""Prompts for decoding, by kind of task: for the embedded model, which knows its seven tools, and for a general one."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from agentloop import Agent, Thinking, UsageLimits
 from agentloop.events import CallReady, ReasoningDelta, TextDelta, ToolFinished
 from agentloop.tools.workspace import workspace_tools
 
-TOOLS = ["list_files", "read_file", "write_file", "run_tests"]  # what the embedded model was trained on
+TOOLS = ["list_files", "read_file", "write_file", "run_tests"]  # of the tools that the embedded model knows
 
 
 async def work(folder: str, task: str) -> None:

@@ -1,4 +1,4 @@
-"""An existing pydantic-ai application, its model swapped for one in the process: pip install agentloop[pydantic-ai]
+"""An existing pydantic-ai application, its model swapped for one in the process: pip install '.[pydantic-ai]'
 
 python examples/pydantic_ai_embedding.py
 """

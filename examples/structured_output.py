@@ -2,8 +2,8 @@
 
 python examples/structured_output.py [MODEL.gguf]
 
-Without a model a script answers, since the embedded model knows six tools and nothing of reviews. With one, the grammar
-of the schema masks every token of the answer, behind free reasoning.
+Without a model a script answers, since the embedded model knows seven tools and nothing of reviews. With one, the
+grammar of the schema masks every token of the answer, behind free reasoning.
 """
 
 import sys

@@ -8,7 +8,8 @@ from pathlib import Path
 import anyio
 import numpy as np
 
-from agentloop.cli.session import KNOWN_TOOLS, make_agent
+from agentloop.cli.demo import DEMO_TOOLS
+from agentloop.cli.session import make_agent
 from agentloop.demo import PROMPT, copy_sample, sample_passes
 from agentloop.engine import Engine
 from agentloop.events import Event, TurnEnded
@@ -50,7 +51,7 @@ def test_after_every_turn_a_cold_sequence_agrees(tmp_path: Path) -> None:
     copy_sample(tmp_path)
     distances: list[float] = []
     with Engine.load(n_ctx=8192, sequences=3) as engine:
-        agent = make_agent(engine, workspace_tools(tmp_path, allow=KNOWN_TOOLS), effort="low")
+        agent = make_agent(engine, workspace_tools(tmp_path, allow=DEMO_TOOLS), effort="low")
         conversation = anyio.run(agent.conversation)
 
         def compare(event: Event) -> None:

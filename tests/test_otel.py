@@ -232,7 +232,7 @@ def test_off_is_off() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout == (
-        'otel instrument needs packages that are not installed; run: pip install "agentloop[otel]"\n'
+        "otel instrument needs packages that are not installed; in agentloop's source folder: pip install '.[otel]'\n"
     )
 
 

@@ -17,13 +17,14 @@ from ..demo import PROMPT, copy_sample, sample_passes
 from ..exceptions import AgentLoopError, RunCancelled
 from ..limits import Usage
 from ..tools.workspace import workspace_tools
-from .session import KNOWN_TOOLS, follow, load_engine, make_agent, turn_rows
+from .session import follow, load_engine, make_agent, turn_rows
 from .transcript import Transcript, make_console, usage_line, usage_table
 
-__all__ = ["DemoReport", "demo", "run_demo"]
+__all__ = ["DEMO_TOOLS", "DemoReport", "demo", "run_demo"]
 
 N_CTX = 8192
 MAX_TURNS = 12
+DEMO_TOOLS = ("list_files", "read_file", "write_file", "run_tests")
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ def run_demo(console: Console | None, *, n_ctx: int = 0, threads: int | None = N
             transcript.say(f"{engine.name} works in {folder}", "dim")
             transcript.say(f"\n> {PROMPT}\n", "bold")
         agent = make_agent(
-            engine, workspace_tools(folder, allow=KNOWN_TOOLS), effort="low", max_turns=MAX_TURNS, max_tokens=1024
+            engine, workspace_tools(folder, allow=DEMO_TOOLS), effort="low", max_turns=MAX_TURNS, max_tokens=1024
         )
         try:
             anyio.run(lambda: follow(agent, PROMPT, transcript, usage=usage))

@@ -46,7 +46,7 @@ def build_parser() -> argparse.ArgumentParser:
     run.add_argument("--model", metavar="MODEL", help="a GGUF file (default: the embedded model)")
     run.add_argument("--system", metavar="TEXT", help="instructions for the model")
     run.add_argument("--json", action="store_true", help="print one JSON object instead of the transcript")
-    run.add_argument("--yes", action="store_true", help="let the model run commands without asking")
+    run.add_argument("--yes", action="store_true", help="run every call without asking, commands too")
     _engine_options(run)
     _draft_option(run)
     _run_options(run)
@@ -77,7 +77,7 @@ def build_parser() -> argparse.ArgumentParser:
     curve.add_argument("--json", action="store_true", help="print one JSON object")
 
     bench = commands.add_parser("bench", help="measure this machine")
-    bench.add_argument("name", metavar="NAME", help="which benchmark, overhead for one; a wrong name lists all")
+    bench.add_argument("name", metavar="NAME", help="overhead, state, decode or verify")
     bench.add_argument("--model", metavar="MODEL", help="a GGUF file (default: the embedded model)")
     _draft_option(bench)
     bench.add_argument("--json", action="store_true", help="print one JSON object")

@@ -38,8 +38,8 @@ __all__ = [
     "turn_rows",
 ]
 
-KNOWN_TOOLS = ("list_files", "read_file", "write_file", "run_tests")
-"""What the embedded model is given of the workspace tools, those that it knows best; it has seen `edit_file`, too."""
+KNOWN_TOOLS = ("list_files", "read_file", "write_file", "edit_file", "run_tests")
+"""The workspace tools that the embedded model was trained with; a calculator comes with them."""
 
 
 def load_engine(
@@ -61,7 +61,7 @@ def tools_for(
     if workspace is None:
         tools = [calculator, get_weather] if model is None else []
     elif model is None:
-        tools = workspace_tools(workspace, allow=KNOWN_TOOLS)
+        tools = [*workspace_tools(workspace, allow=KNOWN_TOOLS), calculator]
     else:
         tools = [tool for tool in workspace_tools(workspace) if commands or tool.name != "run_command"]
     names = [tool.name for tool in tools]

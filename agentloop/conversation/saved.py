@@ -98,7 +98,9 @@ def read_saved(path: str | os.PathLike[str]) -> dict[str, Any]:
     except FileNotFoundError:
         raise SnapshotError("missing", f"{path}: there is no such file") from None
     except (UnicodeDecodeError, OSError) as error:
-        raise SnapshotError("foreign", f"{path}: this is no saved conversation ({error})") from None
+        raise SnapshotError(
+            "foreign", f"{path}: this is no saved conversation, as save_to= and /save in chat write it ({error})"
+        ) from None
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):
@@ -106,7 +108,7 @@ def read_saved(path: str | os.PathLike[str]) -> dict[str, Any]:
         reason = "truncated" if ours and not text.endswith("}\n") else "altered" if ours else "foreign"
         raise SnapshotError(reason, f"{path}: the file is {reason}; it is no whole saved conversation") from None
     if not isinstance(data, dict) or data.get("agentloop") != "conversation":
-        raise SnapshotError("foreign", f"{path}: this is no saved conversation")
+        raise SnapshotError("foreign", f"{path}: this is no saved conversation, as save_to= and /save in chat write it")
     if data.get("version") != VERSION:
         raise SnapshotError("version", f"{path}: version {data.get('version')!r} is not {VERSION}, the one read here")
     body = data.get("body")

@@ -206,6 +206,8 @@ class Root:
         except FileNotFoundError:
             near = self.nearest(path, kind)
             hint = f" Did you mean {near}?" if near else ""
+            if path != path.strip():  # which nobody sees in the message, and it may be all that is wrong
+                raise ToolFailed(f"{kind} not found: {path!r} begins or ends with a space.{hint}") from None
             raise ToolFailed(f"{kind} not found: {path}.{hint}") from None
         except (NotADirectoryError, IsADirectoryError):
             said = "not a directory" if kind == "directory" else "a part of its path is not a directory"

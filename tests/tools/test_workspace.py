@@ -104,6 +104,8 @@ def test_listing(folder: Path) -> None:
 def test_reading_and_writing(folder: Path) -> None:
     assert call(folder, "read_file", path="calc.py") == (folder / "calc.py").read_text()
     assert call(folder, "read_file", path="clc.py") == "Error: file not found: clc.py. Did you mean calc.py?"
+    spaced = "Error: file not found: ' calc.py' begins or ends with a space. Did you mean calc.py?"
+    assert call(folder, "read_file", path=" calc.py") == spaced
     assert call(folder, "write_file", path="a/b.txt", content="two words") == "Wrote 9 bytes to a/b.txt."
     assert (folder / "a/b.txt").read_text() == "two words"
     outside = result(folder, "write_file", path="../x", content="")

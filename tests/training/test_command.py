@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="torch is not installed: pip install agentloop[training]")
-pytest.importorskip("tokenizers", reason="tokenizers is not installed: pip install agentloop[training]")
+torch = pytest.importorskip("torch", reason="torch is not installed: pip install '.[training]'")
+pytest.importorskip("tokenizers", reason="tokenizers is not installed: pip install '.[training]'")
 
 from agentloop.models import default_drafter_path, default_model_path  # noqa: E402
 from training import make_drafter  # noqa: E402

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch", reason="torch is not installed: pip install agentloop[training]")
-pytest.importorskip("tokenizers", reason="tokenizers is not installed: pip install agentloop[training]")
+torch = pytest.importorskip("torch", reason="torch is not installed: pip install '.[training]'")
+pytest.importorskip("tokenizers", reason="tokenizers is not installed: pip install '.[training]'")
 
 from agentloop import Engine  # noqa: E402
 from agentloop.engine.policy import Choice, Policy  # noqa: E402

@@ -9,9 +9,9 @@ from __future__ import annotations
 try:
     import pydantic_ai as _  # noqa: F401
 except ImportError as _error:
-    raise ImportError("agentloop.integrations.pydantic_ai needs pydantic-ai: pip install agentloop[pydantic-ai]") from (
-        _error
-    )
+    raise ImportError(
+        "pydantic-ai is not installed; run in agentloop's source folder: pip install '.[pydantic-ai]'"
+    ) from (_error)
 
 from .model import AgentLoopModel
 from .settings import AgentLoopModelSettings
