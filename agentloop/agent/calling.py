@@ -40,7 +40,7 @@ async def finish_open_calls(run: Run) -> DeferredToolRequests | None:
         if turns and turns[-1].finish in ("cancelled", "failed"):
             run.conversation.rewind(-1, keep_messages=True)  # the reply that was cut is made again
             return None
-        raise ConversationError("there is nothing to do: give a prompt, or a conversation that waits for tool results")
+        raise ConversationError("there is nothing to do: no reply was cut and no call waits; give a prompt")
     waiting = [call for call in pending if call["id"] not in run.conversation.held]
     if not waiting:
         _settle(run, {})
