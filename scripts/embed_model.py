@@ -27,7 +27,7 @@ GENERAL: dict[str, str] = {
     "general.name": "agentloop tiny hybrid",
     "general.basename": "tiny-hybrid",
     "general.organization": "agentloop",
-    "general.version": "3",
+    "general.version": "4",
     "general.size_label": "5.9M",
     "general.license": "apache-2.0",
     "general.description": (
