@@ -197,6 +197,9 @@ def write_two(s: Script, r: random.Random) -> None:
 
 def list_folder(s: Script, r: random.Random) -> None:
     """List a folder; now and then its name is not quite right, or it is empty."""
+    if r.random() < 0.15:
+        _list_here(s, r)
+        return
     folder = folder_name(r)
     known = s.inside(folder)
     s.ask(
@@ -235,3 +238,17 @@ def list_folder(s: Script, r: random.Random) -> None:
     s.result("\n".join(found))
     last = f"The last one is {found[-1]}." if len(found) > 1 else "There is one."
     s.answer([last, "I name them in their order.", DONE["told"]], f"{folder} contains {and_list(found)}.")
+
+
+def _list_here(s: Script, r: random.Random) -> None:
+    """List the workspace itself."""
+    s.ask(
+        ["List the files.", "Which files are here?", "List the files in this folder."],
+        ["What files are there?", "What is in this folder?", "Show me the files.", "Which files do you see?"],
+    )
+    s.call(["I list the files here.", CHECKS["run"]], ("list_files", {"directory": "."}))
+    here = {path.partition("/")[0] + "/" * ("/" in path) for path in s.files}
+    found = sorted({*names(s, r, "."), *here})
+    s.result("\n".join(found))
+    last = f"The last one is {found[-1]}." if len(found) > 1 else "There is one."
+    s.answer([last, "I name them in their order.", DONE["told"]], f"The folder contains {and_list(found)}.")

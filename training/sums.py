@@ -36,6 +36,8 @@ def arithmetic(s: Script, r: random.Random) -> None:
         worded, more = texts[:2], texts[2:]
     else:
         expression, worded, more = _expression(r), [], []
+    if not worded and r.random() < 0.3:
+        expression = expression.replace(" ", "")
     result = str(calculator(expression))
     if len(result) > 18:
         arithmetic(s, r)

@@ -256,10 +256,21 @@ def text_line(r: random.Random, most: int = 7) -> str:
     x = r.random()
     if x < 0.1:
         return " ".join(invented(r) for _ in range(count))
-    if x < 0.2:  # a word stands there twice or more
+    if x < 0.13 and count > 1:
+        return _sentence(r, count)
+    if x < 0.22:  # a word stands there twice or more
         pool = [_word(r), value(r), r.choice(WORDS)]
         return " ".join(r.choices(pool, k=count))
     return " ".join(r.choice([_word(r), r.choice(WORDS), value(r)]) for _ in range(count))
+
+
+def _sentence(r: random.Random, count: int) -> str:
+    """Words as people write them down: a capital at the beginning, a sign at the end."""
+    words = [r.choice((_word(r), r.choice(_SPOKEN), r.choice(NAMES))) for _ in range(count)]
+    if count > 3 and r.random() < 0.3:
+        words[count // 2] += ","
+    text = " ".join(words)
+    return text[0].upper() + text[1:] + r.choice("...!?:")
 
 
 def alike(r: random.Random) -> int:
