@@ -97,6 +97,17 @@ def test_no_token_is_decoded_twice_where_it_need_not_be(model_paths: dict[str, P
 
 
 @pytest.mark.parametrize("draft", ARCHITECTURES)
+def test_going_back_to_an_input_keeps_it_where_replies_had_no_drafts(model_paths: dict[str, Path], draft: str) -> None:
+    with load(model_paths["lfm2"], model_paths[draft], drafters=["draft_model"]) as engine:
+        sequence = engine.sequence()
+        sequence.extend(random_ids(3, 120))
+        for token in random_ids(4, 90):  # as plain decoding appends them, one by one
+            sequence.extend([token])
+        sequence.truncate(120)
+        assert drafter_of(sequence, "draft_model")._n >= 119
+
+
+@pytest.mark.parametrize("draft", ARCHITECTURES)
 def test_random_programs(model_paths: dict[str, Path], draft: str) -> None:
     with load(model_paths["qwen35"], model_paths[draft], drafters=["draft_model"]) as engine:
         run_programs(engine, 400)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["DraftModelDrafter", "DraftModelFactory"]
 
 _MOST_DUE = 24  # more tokens than this are decoded at once: a prefill must not be paid by the next draft
+_LONG = 64  # more than this is an input, not a reply that was decoded without drafts
 _MARKS = 2  # saves that are kept of each sort: behind long inputs, and behind the last steps
 
 
@@ -141,15 +142,15 @@ class DraftModelDrafter:
         if self._state.slot is None:
             return False
         most = self._factory.context.n_batch
-        long = len(self._ids) - self._n > _MOST_DUE
+        due = len(self._ids) - self._n
         while self._n < len(self._ids):
             if not self._decode(self._ids[self._n : self._n + most]):
                 return False
             self._n = self._state.n
             if self._n == len(self._ids):
                 self._first = self._best()
-        if long and not self._factory.cuttable:
-            self._mark(long=True)
+        if due > _MOST_DUE and not self._factory.cuttable:
+            self._mark(long=due > _LONG)
         return True
 
     def _decode(self, ids: Sequence[int]) -> bool:
