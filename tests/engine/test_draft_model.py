@@ -104,7 +104,7 @@ def test_going_back_to_an_input_keeps_it_where_replies_had_no_drafts(model_paths
         for token in random_ids(4, 90):  # as plain decoding appends them, one by one
             sequence.extend([token])
         sequence.truncate(120)
-        assert drafter_of(sequence, "draft_model")._n >= 119
+        assert drafter_of(sequence, "draft_model")._n >= 90
 
 
 @pytest.mark.parametrize("draft", ARCHITECTURES)

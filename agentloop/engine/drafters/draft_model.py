@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 __all__ = ["DraftModelDrafter", "DraftModelFactory"]
 
 _MOST_DUE = 24  # more tokens than this are decoded at once: a prefill must not be paid by the next draft
-_LONG = 64  # more than this is an input, not a reply that was decoded without drafts
 _MARKS = 2  # saves that are kept of each sort: behind long inputs, and behind the last steps
 
 
@@ -63,7 +62,7 @@ class DraftModelDrafter:
         self._settle()
         if self._n == len(self._ids) and self._first is None:
             self._back(self._n - 1)  # its logits were not kept
-        if not self._catch_up():
+        if not self._catch_up(long=True):
             return Draft([])
         assert self._first is not None
         drafted = [self._first]
@@ -91,7 +90,8 @@ class DraftModelDrafter:
         self._ids += new[same:]
         self._settle()
         if len(self._ids) - self._n > _MOST_DUE:
-            self._catch_up()
+            # A reply that was decoded without drafts comes token by token; it must not push out the input before it.
+            self._catch_up(long=rows > _MOST_DUE)
 
     def rewind(self, n: int) -> None:
         del self._ids[n:]
@@ -137,8 +137,9 @@ class DraftModelDrafter:
             if tag == self._factory.tag and 0 < n <= decoded and n <= len(tokens):
                 self._n, self._state.n, self._state.blob = n, decoded, data[24:]
 
-    def _catch_up(self) -> bool:
-        """Decode the known tokens that the state lacks; the guess behind them is then known. False: no room."""
+    def _catch_up(self, long: bool) -> bool:
+        """Decode the known tokens that the state lacks; the guess behind them is then known. Where they are many the
+        state is saved, for `long` as one behind an input. False: no room."""
         if self._state.slot is None:
             return False
         most = self._factory.context.n_batch
@@ -150,7 +151,7 @@ class DraftModelDrafter:
             if self._n == len(self._ids):
                 self._first = self._best()
         if due > _MOST_DUE and not self._factory.cuttable:
-            self._mark(long=due > _LONG)
+            self._mark(long)
         return True
 
     def _decode(self, ids: Sequence[int]) -> bool:
