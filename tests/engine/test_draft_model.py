@@ -101,10 +101,14 @@ def test_going_back_to_an_input_keeps_it_where_replies_had_no_drafts(model_paths
     with load(model_paths["lfm2"], model_paths[draft], drafters=["draft_model"]) as engine:
         sequence = engine.sequence()
         sequence.extend(random_ids(3, 120))
+        sequence.checkpoint(label="turn", pinned=True)
         for token in random_ids(4, 90):  # as plain decoding appends them, one by one
             sequence.extend([token])
+        drafter = drafter_of(sequence, "draft_model")
+        decodes = drafter._factory.context.serial
         sequence.truncate(120)
-        assert drafter_of(sequence, "draft_model")._n >= 90
+        assert drafter._n >= 90
+        assert drafter._factory.context.serial == decodes
 
 
 @pytest.mark.parametrize("draft", ARCHITECTURES)
