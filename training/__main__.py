@@ -108,6 +108,14 @@ def _count(text: str) -> int:
     return int(number)
 
 
+def _folder(options: argparse.Namespace) -> Path:
+    """One for each sort of training."""
+    name = "training-out"
+    for part, given in (("lfm2", options.family == "lfm2"), ("short", options.short), ("refined", options.start)):
+        name += f"-{part}" if given else ""
+    return Path(name)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m training", description="Make the embedded model from nothing.")
     parser.add_argument("--short", action="store_true", help="a smaller network, in minutes")
@@ -136,14 +144,13 @@ def main() -> None:
         plan = dataclasses.replace(plan, tokens=options.tokens)
     if options.workers > plan.fewest_rows:
         parser.error(f"--workers {options.workers}: some batches have {plan.fewest_rows} rows, one a worker at most")
-    parts = [options.family * (options.family == "lfm2"), "short" * options.short, "refined" * bool(options.start)]
     try:
         start = None
         if options.start:
             start = read_start(options.start, options.inner)
             shape = start.shape
         facts = make(
-            options.out or Path("-".join(["training-out", *filter(None, parts)])),
+            options.out or _folder(options),
             shape,
             plan,
             seed=options.seed,
