@@ -1,4 +1,4 @@
-"""Every error that agentloop raises, in one tree.
+"""The errors that agentloop raises, in one tree; arguments out of range are a ValueError.
 
     AgentLoopError
     ├── EngineError

@@ -51,6 +51,8 @@ def calibrate(model: str | None, *, rows: int, depth: int, threads: int | None, 
         )
     Console().print(table)
     print(f"a step of another width than the one before: {curve.switch_s * 1e3:.3f} ms more")
+    if engine.drafters and facts["cached"] is None:
+        print("not cached: the folder cannot be written, or it holds a curve of more rows, which stays")
     if svg:
         print(f"drawn in {svg}")
     return 0

@@ -215,7 +215,7 @@ class Engine:
 
     def calibrate(self) -> None:
         """Know the verify-cost curve before the first draft: from the cache, or measured now. No lock needed. It
-        happens by itself with the first generation."""
+        happens by itself with the first generation. Where it cannot be measured nothing is drafted until it can."""
         with self._calibrating:
             if self._calibrated:
                 return
